@@ -158,7 +158,7 @@ CONTENT = [name for name, (_, counted) in FAULTS.items() if counted == "capabili
 TRANSPORT = [name for name, (_, counted) in FAULTS.items() if counted not in ("", "capabilities")]
 
 
-def test_every_fault_ends_as_its_own_counted_outcome_and_a_resume_asks_only_for_transport(tiny_folder: Path, tmp_path: Path) -> None:
+def test_every_fault_is_an_outcome_of_its_own_and_a_resume_asks_only_for_transport(tiny_folder: Path, tmp_path: Path) -> None:
     names = [*FAULTS, "plain"]
     rows = [{"id": name, "query": f"mend the broken table after a {name}", "skills": ["mend-csv"]} for name in names]
     (tiny_folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
