@@ -31,11 +31,20 @@ class Latest(Generic[T]):
 
     def get(self, key: str, make: Callable[[], T]) -> T:
         """The kept value for ``key``, or a new one in its place."""
-        if self._key != key or self._value is None:
+        value = self.look(key)
+        if value is None:
             self._key = self._value = None
-            self._value = make()
-            self._key = key
-        return self._value
+            value = make()
+            self.keep(key, value)
+        return value
+
+    def look(self, key: str) -> T | None:
+        """The kept value for ``key``, or None."""
+        return self._value if self._key == key else None
+
+    def keep(self, key: str, value: T) -> None:
+        """Keep ``value`` in the place of what is there."""
+        self._key, self._value = key, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +94,24 @@ class GalleryIndexes:
         self._backbone.release()
 
 
-_data: Latest[LoadedData] = Latest()
-_indexes: Latest[GalleryIndexes] = Latest()
+class _Shared:
+    """What the jobs of a launch share: objects, loaded data, indexes, and the text of the baseline's rankings."""
+
+    def __init__(self) -> None:
+        self.datasets: Latest[DataSet] = Latest()
+        self.backbones: Latest[tuple[Backbone, Backbone]] = Latest()
+        self.data: Latest[LoadedData] = Latest()
+        self.indexes: Latest[GalleryIndexes] = Latest()
+        self.baselines: Latest[str] = Latest()
+
+
+_shared = _Shared()
 
 
 def forget() -> None:
     """Let go of what earlier jobs left: one launch shares nothing with the one before, since files may have changed."""
-    global _data, _indexes
-    _data, _indexes = Latest(), Latest()
+    global _shared
+    _shared = _Shared()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +133,17 @@ class Parts:
 
     def indexes(self, data: LoadedData) -> GalleryIndexes:
         """The indexes, shared likewise."""
-        found = _indexes.get(self.keys["indexes"], lambda: GalleryIndexes(self.backbone, self.lexical, data))
+        found = _shared.indexes.get(self.keys["indexes"], lambda: GalleryIndexes(self.backbone, self.lexical, data))
         found.begin_job()
         return found
+
+    def baseline_rows(self) -> str | None:
+        """The baseline's rankings as an earlier job of this process wrote them, or None."""
+        return _shared.baselines.look(self.keys["baseline"])
+
+    def keep_baseline(self, rows: str) -> None:
+        """Let the next jobs have the baseline's rankings."""
+        _shared.baselines.keep(self.keys["baseline"], rows)
 
     def prompts_used(self) -> dict[str, str]:
         """SHA-256 of each prompt of the method; none where a plans file stood in for the LLM, since that was asked elsewhere."""
@@ -147,7 +174,7 @@ def load_data(dataset: DataSet, key: str) -> LoadedData:
         public = dataset.load_public()
         return LoadedData(public, audit_public(public), fingerprint_public(public), {s.id: s for s in public.skills})
 
-    return _data.get(key, make)
+    return _shared.data.get(key, make)
 
 
 def assemble(config: Mapping[str, Any]) -> Parts:
@@ -162,19 +189,28 @@ def assemble(config: Mapping[str, Any]) -> Parts:
     if needs_llm and llm.name == "none":
         asks = "llm=openai llm.model=NAME llm.base_url=URL" + ("" if method.needs_llm else ", or plans=FILE for plans made earlier")
         raise SkillbenchError(f"method={method.name} needs a language model: add {asks}")
+    keys = _keys(config)
+    backbone, lexical = _shared.backbones.get(keys["indexes"], lambda: (build(config["backbone"]), build(config["lexical"])))
     return Parts(
-        dataset=build(config["dataset"]),
-        backbone=build(config["backbone"]),
-        lexical=build(config["lexical"]),
+        dataset=_shared.datasets.get(keys["dataset"], lambda: build(config["dataset"])),
+        backbone=backbone,
+        lexical=lexical,
         method=method,
         baseline=None if method.name == "direct" else build(config["baseline"]),
         llm=llm,
         plans=plans,
-        keys={
-            "dataset": canonical(config["dataset"]),
-            "indexes": canonical([config["dataset"], config["backbone"], config["lexical"]]),
-        },
+        keys=keys,
     )
+
+
+def _keys(config: Mapping[str, Any]) -> dict[str, str]:
+    """What two jobs must have in common to share data, indexes (and the models that count what they did), and the baseline."""
+    models = [config["dataset"], config["backbone"], config["lexical"]]
+    return {
+        "dataset": canonical(config["dataset"]),
+        "indexes": canonical(models),
+        "baseline": canonical([*models, config["baseline"], config["k"]]),
+    }
 
 
 def find_plans(path: str | None) -> str | None:

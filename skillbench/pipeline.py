@@ -39,7 +39,7 @@ def run_retrieval(parts: Parts, run: RunDir, settings: Settings, tracker: Tracke
         rank(parts.method, data.public, plans, retriever, run, RANKINGS, settings.k, tracker)
     if parts.baseline is not None:
         with clock("baseline_seconds"):
-            rank(parts.baseline, data.public, {}, retriever, run, BASELINE, settings.k)
+            rank_baseline(parts, parts.baseline, data.public, retriever, run, settings.k)
     finish_prediction(parts, indexes, run, clock, plans)
     parts.release()
     return reporting.judge_run(run, parts.dataset, data, settings, clock, run.config())
@@ -98,7 +98,7 @@ def rank(
         for start in range(0, len(left), _CHUNK):
             for ranked in method.rank(left[start : start + _CHUNK], plans, retriever, k):
                 if ranked.trace and name == RANKINGS:
-                    append_row(traces, {"query_id": ranked.ranking.query_id, "candidates": list(ranked.trace)})
+                    append_row(traces, {"query_id": ranked.ranking.query_id, "candidates": ranked.trace.columns})
                 append_row(rows, ranking_row(ranked.ranking))
                 ended += 1
                 failed += ranked.ranking.failure is not None
@@ -108,6 +108,17 @@ def rank(
         rankings = run.rankings(name)
         run.write_rows(name, (ranking_row(rankings[q.id]) for q in public.queries))
         keep_last_traces(run, rankings)
+
+
+def rank_baseline(parts: Parts, baseline: Method, public: PublicData, retriever: Retriever, run: RunDir, k: int) -> None:
+    """The baseline's rankings, or those of an earlier job of this sweep that had the same data, backbone, baseline and k."""
+    known = parts.baseline_rows()
+    if known is not None:
+        run.write_text(BASELINE, known)
+        return
+    rank(baseline, public, {}, retriever, run, BASELINE, k)
+    if not any(ranking.failure for ranking in run.rankings(BASELINE).values()):
+        parts.keep_baseline((run.path / BASELINE).read_text(encoding="utf-8"))
 
 
 def finish_prediction(parts: Parts, indexes: GalleryIndexes, run: RunDir, clock: Clock, plans: Mapping[str, Plan]) -> None:

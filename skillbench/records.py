@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -273,8 +273,34 @@ class Hits:
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """What explains a ranking: a table with one row for each candidate, JSON-ready, kept by column because it is long."""
+
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len({len(column) for column in self.columns.values()}) > 1:
+            raise ValueError("the columns of a trace differ in length")
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Mapping[str, Any]]) -> Trace:
+        """From rows; what a row lacks is None."""
+        names = dict.fromkeys(name for row in rows for name in row)
+        return cls({name: [row.get(name) for row in rows] for name in names})
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, position: int) -> dict[str, Any]:
+        return {name: column[position] for name, column in self.columns.items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[position] for position in range(len(self)))
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
-    """A ranking and, for methods that can explain it, the trace behind it (one JSON-ready row for each candidate)."""
+    """A ranking and, for methods that can explain it, the trace behind it."""
 
     ranking: Ranking
-    trace: Sequence[Mapping[str, Any]] = ()
+    trace: Trace = field(default_factory=Trace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import platform
 import subprocess
@@ -19,7 +20,7 @@ from skillbench.gold import Qrels
 from skillbench.interfaces import DataSet
 from skillbench.judging.judge import Judgement, compare, judge_retrieval, metrics_document
 from skillbench.judging.report import render_tables, report_markdown
-from skillbench.parts import LoadedData
+from skillbench.parts import Latest, LoadedData
 from skillbench.planning.asking import is_transport
 from skillbench.run_dir import (
     BASELINE,
@@ -31,6 +32,7 @@ from skillbench.run_dir import (
     RECEIPT,
     REPORT,
     RunDir,
+    canonical,
     now,
     trec_qrels,
 )
@@ -102,12 +104,22 @@ def measure(run: RunDir, dataset: DataSet, data: LoadedData, settings: Settings)
         "seed": settings.seed,
     }
     judgement = judge_retrieval(run.rankings(RANKINGS), qrels, **options)
-    baseline = judge_retrieval(run.rankings(BASELINE), qrels, **options) if (run.path / BASELINE).exists() else None
+    baseline = _judged_baseline(run, qrels, options) if (run.path / BASELINE).exists() else None
     document = metrics_document(
         judgement, baseline, compare(judgement, baseline, resamples=settings.resamples, seed=settings.seed) if baseline else None
     )
     document["audit"] = {"public": data.audit.as_dict(), "gold": gold.as_dict()}
     return document, judgement, qrels
+
+
+_baseline: Latest[Judgement] = Latest()
+
+
+def _judged_baseline(run: RunDir, qrels: Qrels, options: Mapping[str, Any]) -> Judgement:
+    """The jobs of a sweep mostly have the same baseline: it is judged once for the same rankings, gold and options."""
+    rankings = hashlib.sha256((run.path / BASELINE).read_bytes()).hexdigest()
+    key = canonical([rankings, fingerprint_gold(qrels), options])
+    return _baseline.get(key, lambda: judge_retrieval(run.rankings(BASELINE), qrels, **options))
 
 
 def fingerprint(qrels: Qrels) -> str:

@@ -9,7 +9,7 @@ import fcntl
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +112,7 @@ def show(sweep: Path, found: Sequence[Note]) -> None:
     """Print the status table of a sweep and log one line for each job that did not end well."""
     from rich.console import Console
 
-    Console(soft_wrap=False).print(status_table(found))
+    Console(soft_wrap=False).print(status_table(found, results(sweep, found)))
     counts = Counter(note.state for note in found)
     log.info("%s: %d jobs, %s", sweep, len(found), ", ".join(f"{n} {state}" for state, n in counts.items()))
     for note in found:
@@ -120,27 +120,50 @@ def show(sweep: Path, found: Sequence[Note]) -> None:
             log.error("job %d (%s): %s", note.number, note.folder, note.error or note.state)
 
 
-def status_table(found: Sequence[Note]) -> Table:
-    """One row a job: number, folder, state, what sets it apart from the others, attempts, seconds, error."""
+def results(sweep: Path, found: Sequence[Note]) -> dict[int, dict[str, str]]:
+    """Headline results by job number; jobs that ended otherwise have none."""
+    from skillbench.judging.headline import headline
+    from skillbench.run_dir import METRICS
+
+    return {note.number: headline(read_json(sweep / note.folder / METRICS)) for note in found if note.state in ENDED_WELL}
+
+
+def status_table(found: Sequence[Note], results: Mapping[int, Mapping[str, str]]) -> Table:
+    """One row a job: number, what sets it apart from the others, results in percent, seconds; and where some job calls for it,
+    state, folder and attempts. Errors are lines of their own below the table.
+    """
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    shared = set.intersection(*(set(note.overrides) for note in found)) if len(found) > 1 else set()
-    table = Table("Job", "Folder", "State", "Overrides", "Tries", "Seconds", "Error", title="Sweep", title_justify="left")
-    for note in found:
-        apart = " ".join(o for o in note.overrides if o not in shared)
+    columns = _columns(found, results)
+    table = Table(title="Sweep", title_justify="left", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in columns:
+        is_number = heading == "Seconds" or any(heading in own for own in results.values())
+        longest = max(len(word) for cell in (heading, *columns[heading]) for word in cell.split(" "))
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold", min_width=min(longest, 40))
+    for position, note in enumerate(found):
         style = "" if note.state in ENDED_WELL else "bold red" if note.state == "failed" else "yellow"
-        cells = (
-            str(note.number),
-            note.folder,
-            note.state,
-            apart,
-            str(note.attempts),
-            f"{note.seconds:.1f}",
-            (note.error or "")[:200],
-        )
-        table.add_row(*(Text(cell) for cell in cells), style=style)
+        table.add_row(*(Text(cells[position]) for cells in columns.values()), style=style)
     return table
+
+
+def _columns(found: Sequence[Note], results: Mapping[int, Mapping[str, str]]) -> dict[str, list[str]]:
+    shared = set.intersection(*(set(note.overrides) for note in found)) if len(found) > 1 else set()
+    names = dict.fromkeys(name for own in results.values() for name in own)
+    columns = {
+        "Job": [str(note.number) for note in found],
+        "Overrides": [" ".join(o for o in note.overrides if o not in shared) for note in found],
+        **{name: [results.get(note.number, {}).get(name, "") for note in found] for name in names},
+        "Seconds": [f"{note.seconds:.1f}" for note in found],
+    }
+    if any(note.state != "finished" for note in found):
+        columns["State"] = [note.state for note in found]
+    if any(note.folder != str(note.number) for note in found):
+        columns["Folder"] = [note.folder for note in found]
+    if any(note.attempts > 1 for note in found):
+        columns["Tries"] = [str(note.attempts) for note in found]
+    return columns
 
 
 def status(job: JobContext) -> int:

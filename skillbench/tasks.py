@@ -11,6 +11,7 @@ from typing import Any
 from skillbench.config import Settings, build
 from skillbench.errors import SkillbenchError
 from skillbench.interfaces import Tracker
+from skillbench.records import Trace
 from skillbench.run_dir import EPISODES, LOG, TRACES, TRIALS, RunDir, canonical
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,12 @@ def in_run_folder(job: JobContext, work: Work, show: Callable[[RunDir, Mapping[s
             tracker.start(job.config, str(run.path))
             document = work(run, tracker)
         state = "finished"
-        show(run, document)
+        if job.in_sweep:  # the sweep ends with a table of all its jobs; each job's own tables stand in its report.md
+            from skillbench.judging.headline import headline
+
+            log.info("%s · %s", run.path, " · ".join(f"{name} {value}" for name, value in headline(document).items()))
+        else:
+            show(run, document)
     except BaseException as error:
         run.set_status("failed", error=str(error) or type(error).__name__)
         raise
@@ -164,10 +170,10 @@ def explain(job: JobContext) -> int:
 
     run = RunDir.load(job.config["run"])
     query = job.config["query"]
-    rows = {row["query_id"]: row["candidates"] for row in run.rows(TRACES)}
-    if query not in rows:
-        raise SkillbenchError(f"query={query!r}: no trace in {run.path / TRACES}; {_some(list(rows))}")
-    print_trace(run, str(query), rows[query])
+    traces = {row["query_id"]: row["candidates"] for row in run.rows(TRACES)}
+    if query not in traces:
+        raise SkillbenchError(f"query={query!r}: no trace in {run.path / TRACES}; {_some(list(traces))}")
+    print_trace(run, str(query), Trace(traces[query]))
     return 0
 
 

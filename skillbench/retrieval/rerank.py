@@ -11,7 +11,7 @@ import numpy as np
 from skillbench.errors import SkillbenchError
 from skillbench.interfaces import ChatModel, Method, Retriever
 from skillbench.planning.asking import batches
-from skillbench.records import Failure, Plan, Query, Ranked, Ranking, Skill
+from skillbench.records import Failure, Plan, Query, Ranked, Ranking, Skill, Trace
 from skillbench.retrieval.fusion import order_by_score
 from skillbench.retrieval.method_parts import QUERIES_AT_ONCE, check_choice, check_positive
 
@@ -75,13 +75,14 @@ class Stage:
         return Ranked(ranking, _trace(before, ranking, after, self.depth))
 
 
-def _trace(before: Ranking, ranking: Ranking, after: Reordered, depth: int) -> list[dict[str, Any]]:
+def _trace(before: Ranking, ranking: Ranking, after: Reordered, depth: int) -> Trace:
     ranks = {skill_id: rank for rank, skill_id in enumerate(ranking.skill_ids, 1)}
     facts = after.facts or {}
-    return [
-        {"query_id": ranking.query_id, "skill_id": s, "first_rank": n, **facts.get(s, {}), "rank": ranks.get(s)}
+    rows = [
+        {"skill_id": s, "first_rank": n, **facts.get(s, {}), "rank": ranks.get(s)}
         for n, s in enumerate(before.skill_ids[:depth], 1)
     ]
+    return Trace.of_rows(rows)
 
 
 class PairScorer(Protocol):

@@ -14,9 +14,11 @@ import numpy as np
 from skillbench.errors import SkillbenchError
 from skillbench.interfaces import ChatModel, Retriever
 from skillbench.planning.skilldreamer import EXPLICIT_ONLY
-from skillbench.records import Hits, Plan, Probe, Query, Ranked, Ranking, Role, Text
+from skillbench.records import Hits, Plan, Probe, Query, Ranked, Ranking, Role, Text, Trace
 from skillbench.retrieval.fusion import Reranked, Weights, best_scores, hsr_rerank, round_robin
 from skillbench.retrieval.method_parts import Job, check_choice, check_positive, rank_plans
+
+_TRACED = ("capability", "skill_id", "d", "r_q", "r_p", "r_a", "n_q", "n_p", "n_a", "h", "list_rank", "rank")
 
 
 class Planner(Protocol):
@@ -183,15 +185,14 @@ def _candidates(hits: Hits, by_query: Mapping[str, float], proxy: np.ndarray, by
     return Candidates(hits.skill_ids, np.array(hits.scores, dtype=np.float64), query, np.asarray(proxy, np.float64), anchors)
 
 
-def _trace(ranking: Ranking, lists: Sequence[Candidates], reranked: Sequence[Reranked]) -> list[dict[str, Any]]:
+def _trace(ranking: Ranking, lists: Sequence[Candidates], reranked: Sequence[Reranked]) -> Trace:
     """One row a candidate of each list: raw scores, normalised scores, h, rank in its list and in the result (from 1, or null)."""
     final = {skill_id: rank for rank, skill_id in enumerate(ranking.skill_ids, 1)}
-    rows = []
+    columns: dict[str, list[Any]] = {name: [] for name in _TRACED}
     for j, (c, r) in enumerate(zip(lists, reranked, strict=True)):
         places = {p: rank for rank, p in enumerate(r.kept, 1)}
-        columns = (c.d, c.query, c.proxy, c.anchors, r.query, r.proxy, r.anchors, r.h)
-        for p, (skill_id, *values) in enumerate(zip(c.skill_ids, *(x.tolist() for x in columns), strict=True)):
-            numbers = dict(zip(("d", "r_q", "r_p", "r_a", "n_q", "n_p", "n_a", "h"), values, strict=True))
-            where = {"list_rank": places.get(p), "rank": final.get(skill_id)}
-            rows.append({"query_id": ranking.query_id, "capability": j, "skill_id": skill_id, **numbers, **where})
-    return rows
+        numbers = (x.tolist() for x in (c.d, c.query, c.proxy, c.anchors, r.query, r.proxy, r.anchors, r.h))
+        ranks = (map(places.get, range(len(c.skill_ids))), map(final.get, c.skill_ids))
+        for column, values in zip(columns.values(), ([j] * len(c.skill_ids), c.skill_ids, *numbers, *ranks), strict=True):
+            column.extend(values)
+    return Trace(columns)

@@ -282,7 +282,6 @@ def test_trace_explains_every_candidate():
         ("c", pytest.approx(0.5)),
     ]
     for r in rows:
-        assert r["query_id"] == "q"
         assert r["h"] == pytest.approx(r["n_q"] + r["n_p"] + r["n_a"])
         assert r["d"] == pytest.approx(r["r_q"] + r["r_p"])
         assert r["rank"] == (ids(found).index(r["skill_id"]) + 1 if r["skill_id"] in ids(found) else None)

@@ -274,7 +274,7 @@ def test_cross_rerank_orders_the_head_and_keeps_the_tail():
     assert ids(found[1]) == ("d", "b", "a", "c")
     assert table.pairs[:3] == [("red fox", "a"), ("red fox", "b"), ("red fox", "c")]
     rows = {r["skill_id"]: r for r in found[0].trace}
-    assert rows["b"] == {"query_id": "q1", "skill_id": "b", "first_rank": 2, "score": 0.5, "rank": 1}
+    assert rows["b"] == {"skill_id": "b", "first_rank": 2, "score": 0.5, "rank": 1}
     assert not method.needs_llm and not method.needs_plans and method.describe() == {"kind": "table"}
     method.release()
     assert table.released
