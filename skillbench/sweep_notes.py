@@ -129,8 +129,8 @@ def results(sweep: Path, found: Sequence[Note]) -> dict[int, dict[str, str]]:
 
 
 def status_table(found: Sequence[Note], results: Mapping[int, Mapping[str, str]]) -> Table:
-    """One row a job: number, what sets it apart from the others, results in percent, seconds; and where some job calls for it,
-    state, folder and attempts. Errors are lines of their own below the table.
+    """One row a job: number; state, folder and attempts where some job calls for it; what sets it apart from the others; results
+    in percent; seconds, last because a narrow terminal cuts there. Errors are lines of their own below the table.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -141,7 +141,7 @@ def status_table(found: Sequence[Note], results: Mapping[int, Mapping[str, str]]
     for heading in columns:
         is_number = heading == "Seconds" or any(heading in own for own in results.values())
         longest = max(len(word) for cell in (heading, *columns[heading]) for word in cell.split(" "))
-        table.add_column(heading, justify="right" if is_number else "left", overflow="fold", min_width=min(longest, 40))
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold", min_width=min(longest, 24))
     for position, note in enumerate(found):
         style = "" if note.state in ENDED_WELL else "bold red" if note.state == "failed" else "yellow"
         table.add_row(*(Text(cells[position]) for cells in columns.values()), style=style)
@@ -151,18 +151,16 @@ def status_table(found: Sequence[Note], results: Mapping[int, Mapping[str, str]]
 def _columns(found: Sequence[Note], results: Mapping[int, Mapping[str, str]]) -> dict[str, list[str]]:
     shared = set.intersection(*(set(note.overrides) for note in found)) if len(found) > 1 else set()
     names = dict.fromkeys(name for own in results.values() for name in own)
-    columns = {
-        "Job": [str(note.number) for note in found],
-        "Overrides": [" ".join(o for o in note.overrides if o not in shared) for note in found],
-        **{name: [results.get(note.number, {}).get(name, "") for note in found] for name in names},
-        "Seconds": [f"{note.seconds:.1f}" for note in found],
-    }
+    columns = {"Job": [str(note.number) for note in found]}
     if any(note.state != "finished" for note in found):
         columns["State"] = [note.state for note in found]
     if any(note.folder != str(note.number) for note in found):
         columns["Folder"] = [note.folder for note in found]
     if any(note.attempts > 1 for note in found):
         columns["Tries"] = [str(note.attempts) for note in found]
+    columns["Overrides"] = [" ".join(o for o in note.overrides if o not in shared) for note in found]
+    columns |= {name: [results.get(note.number, {}).get(name, "") for note in found] for name in names}
+    columns["Seconds"] = [f"{note.seconds:.1f}" for note in found]
     return columns
 
 

@@ -48,7 +48,12 @@ def outcome(folder: Path) -> list[str]:
 
 
 def test_h08_four_jobs_of_which_two_raise(
-    small: Small, broken_gold: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small: Small,
+    broken_gold: Path,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Jobs 1 and 3 are complete, 2 and 4 leave their own error, the summary says 2 of 4, the exit status is 1."""
     queries = f"dataset.queries={tmp_path / 'skills' / 'queries.jsonl'},{broken_gold}"
@@ -60,7 +65,8 @@ def test_h08_four_jobs_of_which_two_raise(
         assert (folder / job / "rankings.jsonl").is_file()
     shown = capsys.readouterr()
     assert "2 of 4 jobs failed" in shown.err
-    assert shown.out.count("finished") >= 2 and "no-such-skill" in shown.out.replace("\n", "")
+    assert shown.out.count("finished") == shown.out.count("failed") == 2
+    assert [m.split(":")[0] for m in caplog.messages if m.startswith("job ") and "no-such-skill" in m] == ["job 1 (1)", "job 3 (3)"]
     assert json.loads((folder / "sweep.json").read_text())["states"] == {"finished": 2, "failed": 2}
 
 
