@@ -29,17 +29,65 @@ def card(skill: Skill, description_chars: int, body_chars: int) -> str:
     return f"{' '.join(skill.name.split())}: {shown}{extra}"
 
 
-class _Cards:
-    """Cards of a gallery's skills under fixed limits."""
+class _LLMRerank:
+    """What the rerankers of this module share: a first stage, a prompt, and how candidates are shown to the model.
 
-    def __init__(self, description_chars: int, body_chars: int) -> None:
+    Args:
+        name: what reports call it.
+        first: the method that finds candidates.
+        depth: candidates that are reranked.
+        prompt: what a subclass renders; a packaged prompt or the path of a ``.j2`` file.
+        generation: how replies are drawn.
+        description_chars, body_chars: what a candidate shows of itself.
+        on_failure: ``zero`` or ``first``.
+        queries_at_once: queries that are asked about together.
+
+    """
+
+    needs_llm = True
+
+    def __init__(
+        self,
+        name: str,
+        first: Method,
+        depth: int,
+        prompt: str,
+        generation: Generation,
+        description_chars: int,
+        body_chars: int,
+        on_failure: str,
+        queries_at_once: int,
+    ) -> None:
+        self.name = name
+        self.needs_plans = first.needs_plans
+        self._stage = Stage(first, depth, on_failure, queries_at_once)
+        self._prompt, self._generation = prompt, generation
         self._limits = (check_positive("method.description_chars", description_chars), body_chars)
 
-    def __call__(self, skill_ids: Sequence[str], retriever: Retriever) -> list[str]:
+    def plan(self, queries: Sequence[Query], llm: ChatModel) -> Iterator[Plan]:
+        """The first stage's plans."""
+        return self._stage.first.plan(queries, llm)
+
+    def prompt_hashes(self) -> dict[str, str]:
+        """``{name: SHA-256}`` of this prompt and the first stage's."""
+        return first_hashes(self._stage.first) | prompt_hashes([load_prompt(self._prompt)])
+
+    def rank(self, queries: Sequence[Query], plans: Mapping[str, Plan], retriever: Retriever, k: int) -> Iterator[Ranked]:
+        """See :class:`skillbench.interfaces.Method`; scores are 1/rank."""
+        return self._stage.rank(queries, plans, retriever, k, lambda heads: self._reorder(heads, retriever))
+
+    def _reorder(self, heads: Sequence[Candidates], retriever: Retriever) -> list[Reordered]:
+        raise NotImplementedError
+
+    def _ask(self, retriever: Retriever, values: Mapping[str, Any], schema: str = "") -> ChatRequest:
+        """The request that the prompt makes of ``values``."""
+        return self._generation.request(retriever.llm, load_prompt(self._prompt).render(values), schema)
+
+    def _cards(self, skill_ids: Sequence[str], retriever: Retriever) -> list[str]:
         return [card(retriever.skills[s], *self._limits) for s in skill_ids]
 
 
-class ListwiseRerank:
+class ListwiseRerank(_LLMRerank):
     """Rerank a first stage by asking for orders of windows, from the bottom of the list to its top.
 
     Sun et al., "Is ChatGPT Good at Search? Investigating Large Language Models as Re-Ranking Agents" (RankGPT),
@@ -47,21 +95,9 @@ class ListwiseRerank:
     candidates that it leaves out keep their order behind the others; the trace counts them. Unlike its code, the last window
     always reaches the top of the list. A reply without a single valid number fails the query.
 
-    Args:
-        name: what reports call it.
-        first: the method that finds candidates.
-        depth: candidates that are reranked.
-        window: candidates shown at once.
-        step: how far the window moves, less than ``window``.
-        prompt: may use ``query`` and ``candidates``.
-        generation: how replies are drawn.
-        description_chars, body_chars: what a candidate shows of itself.
-        on_failure: ``zero`` or ``first``.
-        queries_at_once: queries that move through their windows together.
-
+    ``window`` candidates are shown at once, and it moves by ``step``, less than ``window``. The prompt may use ``query`` and
+    ``candidates``.
     """
-
-    needs_llm = True
 
     def __init__(
         self,
@@ -79,23 +115,8 @@ class ListwiseRerank:
     ) -> None:
         if not 1 <= step < window:
             raise SkillbenchError(f"method.step={step} must be 1 or more and less than method.window={window}")
-        self.name = name
-        self.needs_plans = first.needs_plans
-        self._stage = Stage(first, depth, on_failure, queries_at_once)
+        super().__init__(name, first, depth, prompt, generation, description_chars, body_chars, on_failure, queries_at_once)
         self._window, self._step = window, step
-        self._prompt, self._generation, self._cards = prompt, generation, _Cards(description_chars, body_chars)
-
-    def plan(self, queries: Sequence[Query], llm: ChatModel) -> Iterator[Plan]:
-        """The first stage's plans."""
-        return self._stage.first.plan(queries, llm)
-
-    def prompt_hashes(self) -> dict[str, str]:
-        """``{name: SHA-256}`` of this prompt and the first stage's."""
-        return first_hashes(self._stage.first) | prompt_hashes([load_prompt(self._prompt)])
-
-    def rank(self, queries: Sequence[Query], plans: Mapping[str, Plan], retriever: Retriever, k: int) -> Iterator[Ranked]:
-        """See :class:`skillbench.interfaces.Method`; scores are 1/rank."""
-        return self._stage.rank(queries, plans, retriever, k, lambda heads: self._reorder(heads, retriever))
 
     def _reorder(self, heads: Sequence[Candidates], retriever: Retriever) -> list[Reordered]:
         orders = [list(ids) for _, ids in heads]
@@ -120,8 +141,7 @@ class ListwiseRerank:
         ]  # fmt: skip
 
     def _request(self, query: Query, part: Sequence[str], retriever: Retriever) -> ChatRequest:
-        values = {"query": query.text, "candidates": self._cards(part, retriever)}
-        return self._generation.request(retriever.llm, load_prompt(self._prompt).render(values))
+        return self._ask(retriever, {"query": query.text, "candidates": self._cards(part, retriever)})
 
 
 def windows(n: int, window: int, step: int) -> list[tuple[int, int]]:
@@ -147,45 +167,15 @@ def _numbers(reply: ChatReply, n: int) -> tuple[list[int], Failure | None]:
     return positions, None if positions else Failure("rerank", one_line("no valid number" + beginning(reply.raw)))
 
 
-class PairwiseRerank:
+class PairwiseRerank(_LLMRerank):
     """Rerank a first stage by comparing pairs, each in both orders, inside a sort.
 
     Qin et al., "Large Language Models are Effective Text Rankers with Pairwise Ranking Prompting", arXiv:2306.17563, variant
     PRP-Sorting. A pair whose two replies disagree, or of which one names no winner, is a tie. The paper sorts with heapsort; this
     is a merge sort, which needs as few comparisons, keeps the first stage's order for ties, and lets the comparisons of a level
-    run at once. A call that failed in transport fails the query, and so does a query none of whose replies names a winner.
+    run at once. A call that failed in transport fails the query, and so does a query none of whose replies names a winner. The
+    prompt may use ``query``, ``first`` and ``second``.
     """
-
-    needs_llm = True
-
-    def __init__(
-        self,
-        name: str,
-        first: Method,
-        depth: int,
-        prompt: str,
-        generation: Generation,
-        description_chars: int,
-        body_chars: int,
-        on_failure: str,
-        queries_at_once: int,
-    ) -> None:
-        self.name = name
-        self.needs_plans = first.needs_plans
-        self._stage = Stage(first, depth, on_failure, queries_at_once)
-        self._prompt, self._generation, self._cards = prompt, generation, _Cards(description_chars, body_chars)
-
-    def plan(self, queries: Sequence[Query], llm: ChatModel) -> Iterator[Plan]:
-        """The first stage's plans."""
-        return self._stage.first.plan(queries, llm)
-
-    def prompt_hashes(self) -> dict[str, str]:
-        """``{name: SHA-256}`` of this prompt and the first stage's."""
-        return first_hashes(self._stage.first) | prompt_hashes([load_prompt(self._prompt)])
-
-    def rank(self, queries: Sequence[Query], plans: Mapping[str, Plan], retriever: Retriever, k: int) -> Iterator[Ranked]:
-        """See :class:`skillbench.interfaces.Method`; scores are 1/rank."""
-        return self._stage.rank(queries, plans, retriever, k, lambda heads: self._reorder(heads, retriever))
 
     def _reorder(self, heads: Sequence[Candidates], retriever: Retriever) -> list[Reordered]:
         sorts = [_Sorting(query, ids) for query, ids in heads]
@@ -199,9 +189,7 @@ class PairwiseRerank:
 
     def _request(self, query: Query, first: str, second: str, retriever: Retriever) -> ChatRequest:
         a, b = self._cards((first, second), retriever)
-        return self._generation.request(
-            retriever.llm, load_prompt(self._prompt).render({"query": query.text, "first": a, "second": b})
-        )
+        return self._ask(retriever, {"query": query.text, "first": a, "second": b})
 
 
 class _Sorting:
@@ -266,16 +254,15 @@ def winner(text: str) -> str | None:
     return named.pop() if len(named) == 1 else None
 
 
-class LLMSelect:
+class LLMSelect(_LLMRerank):
     """The LLM picks the guides that it needs from the top of a first stage; the picks come first, in its order.
 
     The LLM selection of SR-Agents (Su et al., "Skill Retrieval Augmentation for Agentic AI", arXiv:2604.24594) shows the top
     50 of BM25 and takes one pick; here it may take up to ``max_picks``. ``keep_rest`` lets the others follow in the first stage's
     order, so that lists of one length are compared; without it only the picks are ranked. An empty list of picks is an answer. A
-    reply without JSON, or whose numbers are all out of range, is a failure.
+    reply without JSON, or whose numbers are all out of range, is a failure. The prompt may use ``query``, ``candidates`` and
+    ``max_picks``.
     """
-
-    needs_llm = True
 
     def __init__(
         self,
@@ -291,23 +278,8 @@ class LLMSelect:
         on_failure: str,
         queries_at_once: int,
     ) -> None:
-        self.name = name
-        self.needs_plans = first.needs_plans
-        self._stage = Stage(first, depth, on_failure, queries_at_once)
+        super().__init__(name, first, depth, prompt, generation, description_chars, body_chars, on_failure, queries_at_once)
         self._max_picks, self._keep_rest = check_positive("method.max_picks", max_picks), keep_rest
-        self._prompt, self._generation, self._cards = prompt, generation, _Cards(description_chars, body_chars)
-
-    def plan(self, queries: Sequence[Query], llm: ChatModel) -> Iterator[Plan]:
-        """The first stage's plans."""
-        return self._stage.first.plan(queries, llm)
-
-    def prompt_hashes(self) -> dict[str, str]:
-        """``{name: SHA-256}`` of this prompt and the first stage's."""
-        return first_hashes(self._stage.first) | prompt_hashes([load_prompt(self._prompt)])
-
-    def rank(self, queries: Sequence[Query], plans: Mapping[str, Plan], retriever: Retriever, k: int) -> Iterator[Ranked]:
-        """See :class:`skillbench.interfaces.Method`; scores are 1/rank."""
-        return self._stage.rank(queries, plans, retriever, k, lambda heads: self._reorder(heads, retriever))
 
     def _reorder(self, heads: Sequence[Candidates], retriever: Retriever) -> list[Reordered]:
         requests = [self._request(query, ids, retriever) for query, ids in heads]
@@ -316,7 +288,7 @@ class LLMSelect:
 
     def _request(self, query: Query, ids: Sequence[str], retriever: Retriever) -> ChatRequest:
         values = {"query": query.text, "candidates": self._cards(ids, retriever), "max_picks": self._max_picks}
-        return self._generation.request(retriever.llm, load_prompt(self._prompt).render(values), pick_schema(self._max_picks))
+        return self._ask(retriever, values, pick_schema(self._max_picks))
 
     def _picked(self, ids: tuple[str, ...], reply: ChatReply) -> Reordered:
         failure = reply_failure(reply, "rerank", CUT)
