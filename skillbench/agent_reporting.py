@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skillbench import reporting
-from skillbench.agents.episodes import read_episodes
+from skillbench.agents.episodes import is_final, read_episodes
 from skillbench.clock import Clock
 from skillbench.config import Settings
 from skillbench.data.audit import fingerprint_gold
@@ -59,12 +59,17 @@ def judge_run(
     run.write_rows(MEASUREMENTS, ({"metric": m.metric, "id": m.id, "value": m.value} for m in judged.measurements()))
     run.write_json(METRICS, document)
     run.write_text(REPORT, markdown(report_header(run, prediction), document))
-    run.set_status("finished", counts=document["counts"])
+    run.set_status("finished", counts=document["counts"], transport_failures=unanswered(run))
     reporting.write_receipt(run, prediction, {"public": data.fingerprint, "gold": fingerprint(gold)}, document, judged_with)
     for note in agent_notes(document):
         if note.startswith("Warning"):
             log.warning("%s", note)
     return document
+
+
+def unanswered(run: RunDir) -> int:
+    """Episodes in which no model answered, or that the harness broke; a resume attempts these again, and no others."""
+    return sum(not is_final(episode) for episode in read_episodes(run.rows(EPISODES), str(run.path / EPISODES)).values())
 
 
 def measure(run: RunDir, dataset: DataSet, data: LoadedData, settings: Settings) -> tuple[dict[str, Any], Judged, Gold]:

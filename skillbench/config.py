@@ -43,8 +43,10 @@ def _scheme(key: str, *, _root_: DictConfig) -> float:
 
 
 def _shipped_plans(*, _root_: DictConfig) -> str | None:
-    """The plans that a data set ships, when the method is the one that they were made for and no LLM was asked for."""
-    if _root_.method.name == "skilldreamer" and _root_.llm.get("name", "none") == "none":
+    """The plans that a data set ships, when method and switches are those that they were made for and no LLM was asked for."""
+    method = _root_.method
+    is_whole = method.name == "skilldreamer" and method.capabilities and method.implicit
+    if is_whole and _root_.llm.get("name", "none") == "none":
         plans = _root_.dataset.get("plans")
         return None if plans is None else str(plans)
     return None
@@ -223,6 +225,9 @@ def _is_free(reference: DictConfig, key: str) -> bool:
 def explain(error: Exception, known: Sequence[str]) -> str:
     """One line for what Hydra or OmegaConf refused."""
     text = "\n".join(str(e) for e in (error, error.__cause__) if e is not None)
+    if (found := re.search(r"Could not override '([^']+)'", text)) and found[1] in known:
+        group = found[1].partition(".")[0]
+        return f"config: {found[1]} is a key of another choice of {group} than the one made here (an arm chooses its method)"
     if found := re.search(r"Could not override '([^']+)'", text):
         return f"config: unknown key {found[1]}{nearest(found[1], known)}"
     if found := re.search(r"Could not find '([^'/]+)/([^']+)'", text):

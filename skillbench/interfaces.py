@@ -89,7 +89,8 @@ class ChatRequest:
     """One generation: everything that decides the reply, and so the cache key.
 
     ``schema`` is a JSON schema as canonical JSON text, or empty for free text. ``sample`` tells repeated draws of the same
-    prompt apart.
+    prompt apart. ``cut_ok`` alone decides no reply: whoever asks can use text that ``max_tokens`` cut, so that such a reply is
+    complete for them and may be cached.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -100,6 +101,7 @@ class ChatRequest:
     schema: str = ""
     stop: tuple[str, ...] = ()
     sample: int = 0
+    cut_ok: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,10 @@ class ChatReply:
     """The outcome of one request; never an exception.
 
     ``outcome`` is ``ok`` (complete text), ``length`` (cut by max_tokens), ``overflow`` (prompt too long), ``empty``,
-    ``reasoning_only``,
-    ``incomplete`` (unclosed reasoning block), ``malformed`` (the server's answer was no chat completion), ``rate_limited``,
-    ``server_error``, ``connection``, ``timeout``, ``refused`` (4xx) or ``budget`` (a cap was reached; not asked). ``text`` is what
-    stands
-    after reasoning blocks; ``raw`` is everything that came.
+    ``reasoning_only``, ``incomplete`` (unclosed reasoning block), ``declined`` (the model, or a content filter, would not),
+    ``malformed`` (the server's answer was no chat completion), ``rate_limited``, ``server_error``, ``connection``, ``timeout``,
+    ``refused`` (4xx) or ``budget`` (a cap was reached; not asked). ``text`` is what stands after reasoning blocks; ``raw`` is
+    everything that came.
     """
 
     outcome: str

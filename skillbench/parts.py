@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -137,6 +138,13 @@ class Parts:
         found.begin_job()
         return found
 
+    def inputs(self, data: LoadedData) -> dict[str, str]:
+        """SHA-256 of what a run is made from beside its config: the public data, the plans file, the prompts."""
+        inputs = {"data": data.fingerprint, "prompts": hashlib.sha256(canonical(self.prompts_used()).encode()).hexdigest()}
+        if self.plans and self.method.needs_plans:
+            inputs["plans"] = hashlib.sha256(Path(self.plans).read_bytes()).hexdigest()
+        return inputs
+
     def baseline_rows(self) -> str | None:
         """The baseline's rankings as an earlier job of this process wrote them, or None."""
         return _shared.baselines.look(self.keys["baseline"])
@@ -146,10 +154,9 @@ class Parts:
         _shared.baselines.keep(self.keys["baseline"], rows)
 
     def prompts_used(self) -> dict[str, str]:
-        """SHA-256 of each prompt of the method; none where a plans file stood in for the LLM, since that was asked elsewhere."""
-        if self.plans and not self.method.needs_llm:
-            return {}
-        hashes: Mapping[str, str] = getattr(self.method, "prompt_hashes", dict)()
+        """SHA-256 of each prompt that this run asks with: those of the plans are none where a plans file stands in for the LLM."""
+        asks = "ranking_prompt_hashes" if self.plans else "prompt_hashes"
+        hashes: Mapping[str, str] = getattr(self.method, asks, dict)()
         return dict(hashes)
 
     def describe_method(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from skillbench.parts import GalleryIndexes, Parts
 from skillbench.planning.asking import is_transport
 from skillbench.planning.plan_rows import load_plans, plan_from_row, plan_to_row
 from skillbench.progress import track
-from skillbench.records import Plan, PublicData, Query
+from skillbench.records import Plan, PublicData, Query, Ranked
 from skillbench.run_dir import BASELINE, PLANS, PREDICTION, RANKINGS, TRACES, TREC, RunDir, append_row, ranking_row, trec_lines
 from skillbench.tracking import NO_TRACKER
 
@@ -30,6 +30,7 @@ def run_retrieval(parts: Parts, run: RunDir, settings: Settings, tracker: Tracke
     with clock("data_seconds"):
         data = parts.data()
     reporting.log_data(data)
+    run.begin_with(parts.inputs(data))
     with clock("plan_seconds"):
         plans = make_plans(parts, data.public.queries, run, tracker)
     indexes = parts.indexes(data)
@@ -98,7 +99,7 @@ def rank(
         for start in range(0, len(left), _CHUNK):
             for ranked in method.rank(left[start : start + _CHUNK], plans, retriever, k):
                 if ranked.trace and name == RANKINGS:
-                    append_row(traces, {"query_id": ranked.ranking.query_id, "candidates": ranked.trace.columns})
+                    append_row(traces, trace_row(ranked))
                 append_row(rows, ranking_row(ranked.ranking))
                 ended += 1
                 failed += ranked.ranking.failure is not None
@@ -108,6 +109,12 @@ def rank(
         rankings = run.rankings(name)
         run.write_rows(name, (ranking_row(rankings[q.id]) for q in public.queries))
         keep_last_traces(run, rankings)
+
+
+def trace_row(ranked: Ranked) -> dict[str, Any]:
+    """The row of a trace; below a reranker it also holds the first stage's, where that has one."""
+    row: dict[str, Any] = {"query_id": ranked.ranking.query_id, "candidates": ranked.trace.columns}
+    return row | ({"first": ranked.first.columns} if ranked.first else {})
 
 
 def rank_baseline(parts: Parts, baseline: Method, public: PublicData, retriever: Retriever, run: RunDir, k: int) -> None:

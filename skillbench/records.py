@@ -114,7 +114,7 @@ class Plan:
 
     ``capabilities[j]`` and ``pseudo_skills[j]`` belong together where both are present. A plan with a ``failure`` is a
     query whose ranking is empty, unless the method says otherwise (``on_failure``). ``notes`` are recorded cuts, such as
-    "7 capabilities, kept 5".
+    "7 capabilities, kept 5". ``made_by`` is ``skilldreamer`` or the prompt of a rival, "" where a file does not say.
     """
 
     query_id: str
@@ -125,6 +125,7 @@ class Plan:
     model: str = ""
     usage: Usage = field(default_factory=Usage)
     notes: tuple[str, ...] = ()
+    made_by: str = ""
 
     def __post_init__(self) -> None:
         check_id(self.query_id, "query")
@@ -300,7 +301,8 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A ranking and, for methods that can explain it, the trace behind it."""
+    """A ranking and, for methods that can explain it, the trace behind it; for a reranker also that of its first stage."""
 
     ranking: Ranking
     trace: Trace = field(default_factory=Trace)
+    first: Trace = field(default_factory=Trace)

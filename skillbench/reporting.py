@@ -79,7 +79,12 @@ def judge_run(
     run.write_text(QRELS, trec_qrels(qrels.grades))
     run.write_json(METRICS, document)
     run.write_text(REPORT, report_markdown(report_header(run, prediction), document))
-    run.set_status("finished", counts=document["counts"], transport_failures=transport_failures(run))
+    lost = transport_failures(run)
+    if lost:
+        log.warning(
+            "%d of %d queries have no answer from a model; resume=%s asks for these again", lost, len(qrels.grades), run.path
+        )
+    run.set_status("finished", counts=document["counts"], transport_failures=lost)
     write_receipt(run, prediction, {"public": data.fingerprint, "gold": fingerprint_gold(qrels)}, document, judged_with)
     return document
 
@@ -135,20 +140,37 @@ def markdown(header: Mapping[str, Any], document: Mapping[str, Any]) -> str:
 def report_header(run: RunDir, prediction: Mapping[str, Any]) -> dict[str, Any]:
     """What stands above the tables."""
     config = run.config()
-    weights = (
-        {key: config[key] for key in ("alpha", "beta", "gamma", "k_c", "k_r")}
-        if prediction["method"]["name"] == "skilldreamer"
-        else {}
-    )
+    own = prediction["llm"].get("model") or prediction["llm"].get("name", "none")
+    models = [*prediction["plans"]["models"]]
+    if not models or (prediction["plans"]["file"] and own != "none" and own not in models):
+        models.append(own)  # plans were replayed, and another model reranks
     return {
         "dataset": prediction["dataset"],
         "backbone": prediction["backbone"]["name"],
         "method": prediction["method"]["name"],
         "baseline": "direct",
-        "llm": ", ".join(prediction["plans"]["models"]) or prediction["llm"].get("name", "none"),
+        "llm": ", ".join(models),
         "k": config["k"],
-        **weights,
+        **_switches(config["method"]),
     }
+
+
+def _switches(method: Mapping[str, Any]) -> dict[str, Any]:
+    """SkillDreamer's weights as they were used, and what is switched off or otherwise than in the paper; {} for other methods."""
+    if method["name"] != "skilldreamer":
+        return {}
+    weights = {key: method[key] for key in ("alpha_retrieval", "alpha_rerank", "beta", "gamma", "k_c", "k_r")}
+    if method["alpha_retrieval"] == method["alpha_rerank"]:
+        weights = {"alpha": method["alpha_rerank"], **{k: v for k, v in weights.items() if not k.startswith("alpha_")}}
+    usual = {
+        "capabilities": True,
+        "implicit": True,
+        "pseudo_skills": True,
+        "merge": "round_robin",
+        "proxy_role": "document",
+        "on_failure": "zero",
+    }
+    return weights | {key: method[key] for key, value in usual.items() if method[key] != value}
 
 
 def show(run: RunDir, document: Mapping[str, Any]) -> None:

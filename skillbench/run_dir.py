@@ -49,6 +49,10 @@ def _without_cache(node: Any) -> Any:
     return {k: v for k, v in node.items() if k != "cache"} if isinstance(node, Mapping) else node
 
 
+class OtherInputs(SkillbenchError):
+    """A run folder was to go on with other data, plans or prompts than it was begun with. Nothing in it has been touched."""
+
+
 class RunDir:
     """One run's folder, locked while it is written. See the module's README section for its files.
 
@@ -151,6 +155,23 @@ class RunDir:
             raise SkillbenchError(f"run folder {self.path}: .hydra/config.yaml is not a config")
         self._config = loaded
         return loaded
+
+    def begin_with(self, inputs: Mapping[str, str]) -> None:
+        """Write down the hashes of what the run is made from; where it goes on, they must be the same.
+
+        The config names files; it does not hold them. Raises OtherInputs that says which have changed since.
+        """
+        status = self.status()
+        was = status.get("inputs")
+        if was is None:
+            self.write_json(STATUS, {**status, "inputs": dict(inputs)})
+            return
+        changed = [name for name in {**was, **inputs} if was.get(name) != inputs.get(name)]
+        if changed:
+            raise OtherInputs(
+                f"run folder {self.path} was begun with other {' and '.join(changed)} than there is now, "
+                "and results of both must not be mixed; start a new run"
+            )
 
     def status(self) -> dict[str, Any]:
         """The content of status.json: ``state`` is running, finished or failed."""

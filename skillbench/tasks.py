@@ -12,7 +12,7 @@ from skillbench.config import Settings, build
 from skillbench.errors import SkillbenchError
 from skillbench.interfaces import Tracker
 from skillbench.records import Trace
-from skillbench.run_dir import EPISODES, LOG, TRACES, TRIALS, RunDir, canonical
+from skillbench.run_dir import EPISODES, LOG, TRACES, TRIALS, OtherInputs, RunDir, canonical
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,8 @@ def in_run_folder(job: JobContext, work: Work, show: Callable[[RunDir, Mapping[s
             log.info("%s · %s", run.path, " · ".join(f"{name} {value}" for name, value in headline(document).items()))
         else:
             show(run, document)
+    except OtherInputs:
+        raise  # what the folder holds stays as it is
     except BaseException as error:
         run.set_status("failed", error=str(error) or type(error).__name__)
         raise
@@ -170,10 +172,10 @@ def explain(job: JobContext) -> int:
 
     run = RunDir.load(job.config["run"])
     query = job.config["query"]
-    traces = {row["query_id"]: row["candidates"] for row in run.rows(TRACES)}
+    traces = {row["query_id"]: row for row in run.rows(TRACES)}
     if query not in traces:
         raise SkillbenchError(f"query={query!r}: no trace in {run.path / TRACES}; {_some(list(traces))}")
-    print_trace(run, str(query), Trace(traces[query]))
+    print_trace(run, str(query), Trace(traces[query]["candidates"]), Trace(traces[query].get("first", {})))
     return 0
 
 

@@ -53,6 +53,11 @@ CONFIG_CASES: list[tuple[str, list[str], str]] = [
     ("judge without a run", ["task=judge"], "this task needs run=DIR"),
     ("judge of no run", ["task=judge", "run=/nowhere"], "run=/nowhere: no run folder there"),
     ("verify of no run", ["task=verify", "run=/nowhere"], "run=/nowhere: no run folder there"),
+    (
+        "a key of another choice",
+        ["method=direct", "method.planner.max_anchors=3"],
+        "method.planner.max_anchors is a key of another choice of method",
+    ),
     ("explain of no run", ["task=explain", "run=/nowhere", "query=q"], "run=/nowhere: no run folder there"),
     ("a data folder that is not there", ["dataset.root=/nowhere"], "/nowhere"),
     ("a data file in place of a folder", ["dataset=skillusage", "dataset.root=/dev/null"], "/dev/null"),

@@ -228,6 +228,51 @@ def test_resume_with_a_changed_config_is_refused(
     assert before == {p: p.read_bytes() for p in run.rglob("*") if p.is_file() and p.name != ".lock"}
 
 
+@pytest.mark.parametrize("changed", ["data", "plans"])
+def test_resume_with_other_data_or_plans_is_refused(
+    changed: str, tiny_folder: Path, tmp_path: Path, session_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The config only names the files. A killed run must not go on with what they hold now."""
+    plans = tmp_path / "plans.jsonl"
+
+    def write_plans(pseudo_skill: str) -> None:
+        empty = {"capabilities": ["c"], "anchors": [], "failure": None}
+        rows = [{"query_id": f"q{n}", "pseudo_skills": [pseudo_skill], **empty} for n in range(1, 6)]
+        plans.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    write_plans("join tables")
+    mine = arguments(tiny_folder, tmp_path / "out", session_cache, "method=skilldreamer", f"plans={plans}")
+    assert run_here(*mine) == 0
+    run = newest(tmp_path / "out")
+    (run / "rankings.jsonl").write_bytes((run / "rankings.jsonl").read_bytes().split(b"\n")[0] + b"\n")
+    status = json.loads((run / "status.json").read_text())
+    (run / "status.json").write_text(json.dumps({**status, "state": "running"}))
+    before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file() and p.name != "run.log"}
+    if changed == "data":
+        (tiny_folder / "mend-csv" / "SKILL.md").write_text("---\nname: mend-csv\ndescription: Other.\n---\n\nOther.\n")
+    else:
+        write_plans("plot bars")
+    assert run_here(*mine, f"resume={run}") == 2
+    assert f"was begun with other {changed} than there is now" in capsys.readouterr().err
+    assert before == {p: p.read_bytes() for p in run.rglob("*") if p.is_file() and p.name not in ("run.log", ".lock")}
+
+
+def test_a_reports_header_shows_the_weights_that_were_used(tmp_path: Path, session_cache: Path) -> None:
+    base = ["backbone=bm25", "judge.resamples=20", f"paths.outputs={tmp_path}", f"paths.cache={session_cache}"]
+    assert run_here(*base, "method.alpha_retrieval=0", "method.gamma=0", "method.merge=single") == 0
+    report = (newest(tmp_path) / "report.md").read_text()
+    for line in ("alpha_retrieval: 0", "alpha_rerank: 2", "beta: 1", "gamma: 0", "merge: single"):
+        assert line in report.replace("**", "").replace("| ", "").replace(" |", ""), line
+
+
+@pytest.mark.parametrize("switch", ["method.capabilities=false", "method.implicit=false"])
+def test_plans_that_are_shipped_are_not_taken_for_other_switches(
+    switch: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_here(switch, f"paths.outputs={tmp_path}") == 2
+    assert "needs a language model" in capsys.readouterr().err
+
+
 def test_a_finished_run_is_not_done_again(run: Path, tiny_folder: Path, tmp_path: Path, session_cache: Path) -> None:
     before = (run / "receipt.json").read_bytes()
     assert run_here(*arguments(tiny_folder, tmp_path / "out", session_cache, f"resume={run}")) == 0

@@ -114,7 +114,8 @@ class WithDistractors:
         negatives = [skill_id for skill_id in ranked if skill_id not in gold][: max(1, found.limit - len(gold))]
         chosen = [*gold, *negatives]
         random.Random(f"{found.seed}:{task.id}").shuffle(chosen)
-        failure = None if negatives else Failure("rankings", "no ranked skill that is not gold, so there is no distractor")
+        lost = found.rankings[task.query_id].failure if task.query_id in found.rankings else None
+        failure = None if negatives else lost or Failure("rankings", "no ranked skill that is not gold, so there is no distractor")
         return _named(chosen, found, "the gold or the ranking"), failure
 
 

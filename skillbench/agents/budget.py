@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from skillbench.agents.endings import Ended, Ending
 from skillbench.errors import SkillbenchError
@@ -14,9 +12,12 @@ from skillbench.models.budget import estimate_prompt_tokens
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Caps of one episode, the same for every arm. ``max_seconds`` is wall time; ``max_tokens`` counts prompts and replies.
+    """Caps of one episode, the same for every arm. ``max_tokens`` counts prompts and replies.
 
-    ``announce_at`` is how many actions or replies are left when the agent is told to submit.
+    ``max_seconds`` counts the seconds of the episode's own model calls, as their replies report them. Wall time, which was not
+    chosen, would also charge an episode for those that run beside it, and a resumed one for less than an uninterrupted one.
+    ``announce_at`` is how many actions or replies are left when the agent is told to submit; it is told, too, when tokens or
+    seconds will not last for so many more calls like the last one.
     """
 
     max_actions: int
@@ -38,14 +39,11 @@ class Meter:
     """Counts against a budget. An unknown token count is taken as an estimate for the cap (characters / 4), never as free."""
 
     budget: Budget
-    clock: Callable[[], float] = time.monotonic
     actions: int = 0
     calls: int = 0
     tokens: int = 0
-    started: float = field(default=0.0)
-
-    def __post_init__(self) -> None:
-        self.started = self.clock()
+    seconds: float = 0.0
+    _last: tuple[int, float] = (0, 0.0)
 
     def check_call(self) -> None:
         """Raises Ended if no further call may be made."""
@@ -53,7 +51,7 @@ class Meter:
             (self.actions >= self.budget.max_actions, Ending.ACTIONS_SPENT, f"{self.actions} actions"),
             (self.calls >= self.budget.max_calls, Ending.CALLS_SPENT, f"{self.calls} calls"),
             (self.tokens >= self.budget.max_tokens, Ending.TOKENS_SPENT, f"{self.tokens} tokens"),
-            (self.clock() - self.started >= self.budget.max_seconds, Ending.TIME_SPENT, f"{self.budget.max_seconds:g} seconds"),
+            (self.seconds >= self.budget.max_seconds, Ending.TIME_SPENT, f"{self.seconds:.0f} seconds"),
         )
         for reached, ending, detail in spent:
             if reached:
@@ -62,9 +60,12 @@ class Meter:
     def count_call(self, request: ChatRequest, reply: ChatReply) -> None:
         """Add a reply."""
         prompt, completion = reply.usage.prompt_tokens, reply.usage.completion_tokens
+        tokens = estimate_prompt_tokens(request) if prompt is None else prompt
+        tokens += -(-len(reply.raw) // 4) if completion is None else completion
+        self._last = (tokens, reply.usage.seconds)
         self.calls += 1
-        self.tokens += estimate_prompt_tokens(request) if prompt is None else prompt
-        self.tokens += -(-len(reply.raw) // 4) if completion is None else completion
+        self.tokens += tokens
+        self.seconds += reply.usage.seconds
 
     @property
     def calls_left(self) -> int:
@@ -79,4 +80,9 @@ class Meter:
     @property
     def nearly_spent(self) -> bool:
         """Whether the agent is to be told."""
-        return min(self.calls_left, self.actions_left) <= self.budget.announce_at
+        at, (tokens, seconds) = self.budget.announce_at, self._last
+        return (
+            min(self.calls_left, self.actions_left) <= at
+            or self.budget.max_tokens - self.tokens <= at * tokens
+            or self.budget.max_seconds - self.seconds <= at * seconds
+        )

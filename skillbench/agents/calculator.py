@@ -239,7 +239,7 @@ def _foreign(text: str) -> tuple[str, str]:
     if "=" in text:
         return "equals_sign", 'holds "="; the calculator finds the result itself, so send only what stands before it.'
     if "%" in text:
-        return "percent", 'holds "%"; write 20% of 50 as 20 / 100 * 50, and a remainder as 7 - 7 // 3 * 3.'
+        return "percent", 'holds "%"; write p percent of x as p / 100 * x, and the remainder of a by b as a - a // b * b.'
     if re.search(r"[$€£¥₹]", text):
         return "currency", "holds a currency sign; send bare numbers."
     if re.search(r"[0-9],", text):
@@ -252,14 +252,89 @@ def _foreign(text: str) -> tuple[str, str]:
 
 
 def _mended(text: str) -> list[str]:
-    """Ways to mend an input, to be tried in this order."""
-    plain = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", re.sub(r"[$€£¥₹]", "", text)).replace("^", "**")
-    plain = re.sub(r"([0-9.]+)\s*%\s*of\b\s*", r"(\1 / 100) * ", plain)
-    plain = re.sub(r"([0-9.]+)\s*%", r"(\1 / 100)", plain)
-    plain = " ".join(re.sub(r"(?<=[0-9)])\s*x\s*(?=[0-9(])", " * ", plain).split())
-    before, _, after = plain.partition("=")
-    bare = " ".join(re.sub(r"[^\W\d_]{2,}", " ", before).split())
-    return [before.strip(), after.partition("=")[0].strip(), bare]
+    """Ways to mend an input without changing what it means, to be tried in this order; none where the meaning is not clear.
+
+    A wrong hint is worse than none, for a model sends what it is shown. So a word goes only where it is a unit behind a number, and
+    what has a value of its own ("half", "dozen", "log(3)", "100 - 20%", "0x10") is left to the model.
+    """
+    before, equals, after = text.partition("=")
+    named = bool(equals) and _NAME.fullmatch(before.strip()) is not None and _MEANS.isdisjoint(before.lower().split())
+    plain = _plain((after.partition("=")[0] if named else before).strip())
+    if plain is None:
+        return []
+    bare = _without_units(plain)
+    return [plain] if bare is None else [plain, bare]
+
+
+_NAME = re.compile(r"(?:[^\W\d_]+(?:[ _][^\W\d_]+)*)?")  # what may stand before "=": nothing, "x", "total eggs"
+_CURRENCY = re.compile(r"[$€£¥₹]")
+_PERCENT = re.compile(r"(?<![+\-])(?<![+\-] )(?<![0-9.])(?P<number>[0-9]+(?:\.[0-9]+)?)(?:%(?= ?(?:[*/)]|$))|(?P<of> ?% ?of\b))")
+_ROOT = re.compile(r"(?<![^\W_])(?:math\.)?sqrt *(?=\()")
+_UNIT = re.compile(r"(?<=[0-9)]) ?(?P<unit>[^\W\d_]{2,}(?: [^\W\d_]{2,})*)")
+# Words behind a number that do more than name what is counted.
+_MEANS = frozenset(
+    "half halves third thirds quarter quarters fifth fifths tenth tenths double doubled twice thrice triple tripled quadruple "
+    "dozen dozens gross mil mill score scores couple couples pair pairs hundred hundreds thousand thousands million millions "
+    "mio mn billion billions bn trillion trillions lakh lakhs crore crores grand percent pct percentage cent permille bps "
+    "squared cubed square cube root roots sqrt cbrt power pow exp log ln lg sin cos tan abs floor ceil round max min "
+    "factorial choose mod modulo div pi tau inf nan plus minus times multiplied divided over by of off into to than less more "
+    "fewer and or as from negative".split()
+)
+
+
+def _plain(text: str) -> str | None:
+    """``text`` with powers, products, percentages and roots as the calculator writes them; None where a sign's meaning is open."""
+    if re.search(r"\b0[xob]", text, re.IGNORECASE):
+        return None
+    plain = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text).replace("^", "**")
+    plain = re.sub(r"(?<=[0-9)]) x (?=[0-9(])|(?<=[0-9])x(?=[0-9])", " * ", plain)
+    return _percentages(_roots(" ".join(plain.split())))
+
+
+def _percentages(text: str) -> str | None:
+    """``20% of 50`` and ``80 * 20%`` written out; None for a ``%`` that may be a remainder, and beside plus and minus, where
+    "100 - 20%" is 80 to most people.
+    """
+    if re.search(r"% ?of\b.*[+-]", re.sub(r"\([^()]*\)", "", text)):
+        return None
+    plain = _PERCENT.sub(lambda m: f"({m['number']} / 100){' *' if m['of'] else ''}", text)
+    return None if "%" in plain else plain
+
+
+def _roots(text: str) -> str:
+    """``sqrt(a)`` as ``(a) ** 0.5``, in brackets where another power follows."""
+    while found := _ROOT.search(text):
+        close = _closing(text, found.end())
+        if close < 0:
+            return text
+        root = f"{text[found.end() : close + 1]} ** 0.5"
+        rest = text[close + 1 :]
+        text = text[: found.start()] + (f"({root})" if rest.lstrip().startswith("**") else root) + rest
+    return text
+
+
+def _closing(text: str, opening: int) -> int:
+    """Where the bracket at ``opening`` closes; -1 if it does not."""
+    depth = 0
+    for at in range(opening, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if depth == 0:
+            return at
+    return -1
+
+
+def _without_units(text: str) -> str | None:
+    """``text`` without its units (words behind numbers, currency signs), if all are the same or the text is a product; else None.
+
+    In sums and quotients different units would have to be converted first ("1 hour + 30 minutes").
+    """
+    names = [m["unit"].lower() for m in _UNIT.finditer(text)]
+    units = {name.removesuffix("s") for name in names} | set(_CURRENCY.findall(text))
+    bare = _CURRENCY.sub(" ", _UNIT.sub(" ", text))
+    product = not re.search(r"[+\-/]", bare)
+    if not units or (len(units) > 1 and not product) or any(not _MEANS.isdisjoint(name.split()) for name in names):
+        return None
+    return None if re.search(r"[^\W\d_]", bare) else " ".join(bare.replace("( ", "(").replace(" )", ")").split())
 
 
 def _shown(text: str) -> str:

@@ -92,14 +92,19 @@ def _decision(value: str, offered: Sequence[str]) -> tuple[Decision, str]:
     decision = Decision(word)
     if decision not in NAMING:
         return decision, ""
-    named = rest.lstrip(" \t:,-–—<([`\"'")
+    named = rest.lstrip(" \t:,-–—<([*`\"'")
     if not named:
-        raise _bad("no_skill_named", f"{word} must be followed by the name of an offered skill")
+        raise _bad("no_skill_named", f"{word} must be followed by the name of an offered skill{_example(word, offered)}")
     matches = [label for label in offered if re.match(re.escape(label) + r"(?![\w-])", named, re.IGNORECASE)]
     if not matches:
         choices = f"on offer: {', '.join(offered)}" if offered else "no skill is on offer, so decide NO_MATCH or NOT_NEEDED"
-        raise _bad("unknown_skill", f'"{named[:60]}" is no offered skill; {choices}')
+        problem = f'after {word} comes the name of an offered skill and not "{named[:60]}"; {choices}{_example(word, offered)}'
+        raise _bad("unknown_skill", problem)
     return decision, max(matches, key=len)
+
+
+def _example(word: str, offered: Sequence[str]) -> str:
+    return f". For example: DECISION: {word} {offered[0]}" if offered else ""
 
 
 def _bad(kind: str, problem: str) -> BadReply:

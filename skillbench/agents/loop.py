@@ -166,9 +166,10 @@ def _assess(offer: Offer, rules: Rules, talk: Transcript) -> Playing:
     form = rules.prompts.render("csi_format", {"labels": offer.labels})
     found = None
     if talk.meter.calls_left >= 2:
-        talk.say(rules.prompts.render("assess", {"reason": str(reason), "format": form}))
+        # The format in full stands in the first check, and after a violation; a prompt that repeats it each time doubles in length.
+        talk.say(rules.prompts.render("assess", {"reason": str(reason), "format": "" if talk.was_checked else form}))
         found = yield from _assessment(offer, rules, talk, form)
-    _record(found, reason, offer, talk)
+        _record(found, reason, offer, talk)
     if found and found.skill:
         talk.say(_load(found.skill, offer, rules, talk, by="assessment")[0])
     talk.say(f"Now reply with the next action, one JSON object: {example_action('<tool>', '<input>', '<thought>')}")

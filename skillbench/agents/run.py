@@ -28,7 +28,18 @@ from skillbench.parts import GalleryIndexes, LoadedData, Parts
 from skillbench.planning.asking import Generation, is_transport
 from skillbench.progress import track
 from skillbench.records import Episode, Failure, Plan, PublicData, Query, Ranking, Task
-from skillbench.run_dir import EPISODES, PREDICTION, RANKINGS, TREC, RunDir, append_row, ranking_from_row, ranking_row, trec_lines
+from skillbench.run_dir import (
+    EPISODES,
+    PREDICTION,
+    RANKINGS,
+    TREC,
+    RunDir,
+    append_row,
+    canonical,
+    ranking_from_row,
+    ranking_row,
+    trec_lines,
+)
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +73,7 @@ def run_agent(parts: Parts, agent: AgentParts, run: RunDir, settings: Settings, 
     with job.clock("data_seconds"):
         data = parts.data()
     reporting.log_data(data)
+    run.begin_with(_inputs(job, data))
     found, indexes = _found(job, tasks, data)
     with job.clock("episode_seconds"):
         episodes = _attempt_all(job, tasks, found)
@@ -83,6 +95,14 @@ class _Job:
     clock: Clock
 
 
+def _inputs(job: _Job, data: LoadedData) -> dict[str, str]:
+    """As for a retrieval run; and the agent's prompts and the rankings that were made elsewhere."""
+    hashes = {"agent prompts": hashlib.sha256(canonical(job.agent.prompts.hashes()).encode()).hexdigest()}
+    if job.agent.arm.source.needs_rankings and job.agent.rankings:
+        hashes["rankings"] = _rankings_used(job.agent)["sha256"]
+    return {**job.parts.inputs(data), **hashes}
+
+
 def _task_set(parts: Parts) -> TaskSet:
     if not hasattr(parts.dataset, "load_tasks"):
         raise SkillbenchError(f"dataset={parts.dataset.name} has no tasks for an agent; choose one that has, such as dataset=gsm8k")
@@ -102,6 +122,13 @@ def _found(job: _Job, tasks: Sequence[Task], data: LoadedData) -> tuple[Found, G
     ranks_here = source.needs_rankings and not agent.rankings
     if source.needs_plans or ranks_here:
         found = replace(found, plans=_plans(job, public.queries))
+    if source.needs_rankings and agent.offered >= len(data.skills):
+        log.warning(
+            "the gallery has %d skills and agent.offered=%d: every task is offered all of them, so methods differ in their order "
+            "alone; lower agent.offered or add skills (dataset=gsm8k: dataset.distractors=N)",
+            len(data.skills),
+            agent.offered,
+        )
     if ranks_here:
         indexes = _rank(job, public, found.plans, data)
     elif source.needs_rankings:

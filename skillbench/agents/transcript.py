@@ -20,6 +20,7 @@ _UNUSABLE = {
     "length": "your reply was cut because it was too long; write less",
     "empty": "your reply was empty",
     "reasoning_only": "your reply was reasoning without an answer after it; keep the reasoning short and then answer",
+    "declined": "you declined to answer; the task is an exercise, go on with one action",
     "incomplete": "your reply never left its reasoning; keep the reasoning short and then answer",
 }
 
@@ -86,6 +87,7 @@ class Transcript:
         self.note("prompt", text=text)
 
     def _keep(self, purpose: str, reply: ChatReply) -> None:
+        # Not whether the reply came from the cache: an episode that was killed and played again is the same episode.
         usage = reply.usage
         self.note(
             "reply",
@@ -93,12 +95,16 @@ class Transcript:
             outcome=reply.outcome,
             raw=reply.raw,
             detail=reply.detail,
-            cached=reply.cached,
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
             seconds=usage.seconds,
             cost_usd=usage.cost_usd,
         )
+
+    @property
+    def was_checked(self) -> bool:
+        """Whether the model has been asked for an assessment before, so that its format stands in the context."""
+        return any(step["kind"] == "reply" and step["purpose"] == "assessment" for step in self.steps)
 
     def violation(self, purpose: str, error: BadReply) -> None:
         """Record a reply in the wrong form."""

@@ -221,7 +221,6 @@ def _work(steps: Sequence[Step], episodes: int) -> dict[str, Any]:
     seconds = math.fsum(step["seconds"] for step in replies)
     return {
         "calls": len(replies),
-        "calls_cached": sum(step["cached"] for step in replies),
         "outcomes": _sorted(Counter(step["outcome"] for step in replies)),
         "prompt_tokens": sum(step["prompt_tokens"] or 0 for step in replies),
         "completion_tokens": sum(step["completion_tokens"] or 0 for step in replies),

@@ -139,7 +139,6 @@ def _work_rows(work: Mapping[str, Any]) -> dict[str, Any]:
     cost = "at least " if work["calls_with_unknown_cost"] else ""
     return {
         "model calls": work["calls"],
-        "from the cache": work["calls_cached"],
         "calls an episode": f"{work['calls_per_episode']:.1f}",
         "prompt tokens": f"{tokens}{work['prompt_tokens']:,}",
         "completion tokens": f"{tokens}{work['completion_tokens']:,}",

@@ -2,8 +2,9 @@ r"""From what a model wrote to the answer it means: one rule for where the answe
 
 **Where the answer stands.** Reasoning blocks are cut off first (an unclosed one leaves no answer). Of all markers, the one that
 begins last counts: ``\boxed{…}``, ``####``, or "answer:" / "answer is" (also "final answer", in bold or capitals), with what
-follows on its line, or on the next line that holds anything. Without a marker it is the last line that is not empty. The convention
-not chosen, the first marker, would take a draft that the model corrected.
+follows on its line, or on the next line that holds anything. Without a marker it is the last line that holds more than a full
+stop. Where a number is wanted and that line holds none, the whole reply is read. The convention not chosen, the first marker, would
+take a draft that the model corrected.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date, datetime
+from math import isclose
 from typing import Literal
 
 from skillbench.judging.expressions import NotAnExpression, Value, constant, parse_expression
-from skillbench.judging.numbers import Number, numbers_in
+from skillbench.judging.numbers import MATH, SCALES, Number, numbers_in
 from skillbench.models.replies import split_reasoning
 
 PercentRule = Literal["hundredth", "unit"]
@@ -46,15 +48,14 @@ def final_answer(reply: str) -> Answer:
         pass
     if found is not None and (text := _after(whole, found)):
         return Answer(text[:_MAX_ANSWER], whole, marked=True)
-    lines = [line.strip() for line in whole.splitlines() if line.strip(_DECORATION)]
-    return Answer(_trim(lines[-1])[-_MAX_ANSWER:] if lines else "", whole, marked=False)
+    lines = [text for line in whole.splitlines() if (text := _trim(line))]
+    return Answer(lines[-1][-_MAX_ANSWER:] if lines else "", whole, marked=False)
 
 
 def _after(whole: str, marker: re.Match[str]) -> str:
     if marker[0].endswith("{"):
         return _trim(_braced(whole, marker.end() - 1))
-    lines = (line.strip(_DECORATION) for line in whole[marker.end() :].splitlines())
-    return _trim(next((line for line in lines if line), ""))
+    return next((text for line in whole[marker.end() :].splitlines() if (text := _trim(line))), "")
 
 
 def _trim(text: str) -> str:
@@ -152,45 +153,79 @@ _ARITHMETIC = re.compile(rf"(?:{_LITERAL}|pi\b|π|[-+*/^()!\s])+")
 _RANGE = re.compile(rf"{_LITERAL}\s?-\s?{_LITERAL}")
 _SEVERAL = re.compile(rf"[-+]?\s?{_LITERAL}\s*(?:,|;|\bor\b|\band\b|\bto\b|±|<|>)\s*[-+]?\s*\(?\s*[\d.]")
 _OPEN = re.compile(rf"[-+]?\s?{_LITERAL}\s*[-+^]\s*\(?-?[a-zA-Z]\b")  # "1-x", "3^k": no number with a unit
+_TWICE = re.compile(rf"([-+]?\s?{_LITERAL})\s*\((.+)\)")
 _MIXED = re.compile(r"[-+]?\s*\d+\s+\(\(\d+\)/\(\d+\)\)")  # a mixed number in LaTeX, which is no product
-_EQUALS = re.compile(r"(?<![<>!])=|≈|\\approx(?![a-zA-Z])")
-_HEDGE = re.compile(
-    r"^(?:(?:is|it is|it's|approximately|approx\.?|about|around|roughly|exactly|equals?|equal to|the|value|of)\b\.?\s*|[~:]\s*)+",
+_ABOUT = r"approximately|approx\.?|about|around|roughly|exactly|nearly|equal to|estimated (?:at|to be)"
+# What may stand between "is" and a number, and how a number begins.
+_NUMBER_AHEAD = (
+    rf"(?=[\s*_:~$(]{{0,6}}(?:(?:{_ABOUT})\b[\s*_:~$(]{{0,6}}){{0,2}}(?:(?:minus|negative)\s|[-+\u2212\u2013])?"
+    r"[\s$€£¥₹(\\]{0,6}(?:\d|\.\d|[√π]|(?:[dt]?frac|sqrt|pi|ln|log|exp)(?![a-z])))"
+)
+_EQUALS = re.compile(
+    rf"(?<![<>!])=|≈|\\approx(?![a-zA-Z])|\b(?:is|are|was|were)\b{_NUMBER_AHEAD}|(?<=[a-zA-Z)\]*_]):(?=\s){_NUMBER_AHEAD}",
     re.IGNORECASE,
 )
+_HEDGE = re.compile(rf"^(?:(?:is|it is|it's|{_ABOUT}|equals?|the|value|of)\b\.?\s*|[~:]\s*)+", re.IGNORECASE)
+# "per 1.73 m²" of body surface belongs to the unit, in whatever way it is written.
+_BODY_SURFACE = re.compile(r"(?:/|\bper\b)[\s({]*1\.73(?!\d)(?=[\s)}\\]*(?:(?:text|mathrm|rm|mbox)[\s{]*)?(?:m|sq))", re.IGNORECASE)
+_FUNCTION = r"(?:ln|log|lg|exp|sqrt|sin|cos|tan)(?![a-zA-Z])(?:_\w+)?"
+_TIMES_FUNCTION = re.compile(rf"[-+\s]*{_LITERAL}\s*\*?\s*{_FUNCTION}", re.IGNORECASE)  # "2 log_2 8" begins with no statement of 2
+_IN_FUNCTION = re.compile(rf"\b{_FUNCTION}[\s(]*[-+]?\s?{_LITERAL}[^\d]*$", re.IGNORECASE)  # "the entropy ln 2n" ends in none
 
 
-def number(text: str, percent: PercentRule = "hundredth") -> Value | None:
+def number(text: str, percent: PercentRule = "hundredth", scale: str = "") -> Value | None:
     r"""The number that an answer states, or None. The same parser reads gold and prediction.
 
     Arithmetic without variables has its value (``sqrt(2)/2``, ``2\pi``, ``10^{-3} m``); everything else is read by
     :mod:`skillbench.judging.numbers`, with its rules for separators, signs, units, mixed numbers and percent (``hundredth`` or
-    ``unit``). What stands after the last ``=`` or ``≈`` counts. A text that begins with a number states that one ("25.2 mL/min/1.73
-    m^2"), in prose the last one counts. "3 or 4", "5-7" and "n + 1" state none.
+    ``unit``). ``scale`` is a word (thousand, million, billion) that the question takes as the unit, so that "3.6 million" is 3.6.
+
+    What stands after the last ``=``, ``≈``, colon, "is" or "are" before a number counts. A text that begins with a number states
+    that one ("25.2 mL/min (stage 4)"), in other prose the last one counts; "per 1.73 m²" is a unit. "3 or 4", "5-7", "n + 1" and
+    "log_2 8" state none.
     """
+    text = _BODY_SURFACE.sub("", MATH.sub(r"\1", text))
     if re.search(r"=[^=]*\bor\b[^=]*=", text):  # "x = 3 or x = 4"
         return None
     for part in [*reversed(_EQUALS.split(text)[-_MAX_PARTS:]), text]:
-        stated = _HEDGE.sub("", part.strip(_DECORATION + "$").rstrip(".,;")).strip()
-        if (value := _stated(stated, percent)) is not None:
+        stated = _HEDGE.sub("", part.strip(_DECORATION).rstrip(_DECORATION + "$.,;")).strip()
+        if (value := _stated(stated, percent, scale)) is not None:
             return value
+        if _SEVERAL.match(plain_math(stated)):
+            return None
     return None
 
 
-def _stated(text: str, percent: PercentRule) -> Value | None:
+def _stated(text: str, percent: PercentRule, scale: str) -> Value | None:
     if _is_grouped(text):
         text = re.sub(r"(?<=\d)(?:,|[ \u00a0\u2009\u202f]|\{,\}|\\,)(?=\d{3}(?!\d))", "", text)
     math = plain_math(text)
     if not _MIXED.match(math):
+        if (value := _restated(math)) is not None:
+            return value
         if (value := constant(math)) is not None:
             return None if _RANGE.fullmatch(math) else value
-        if _SEVERAL.match(math) or _OPEN.match(math) or _has_variables(math):
+        if _SEVERAL.match(math) or _OPEN.match(math) or _TIMES_FUNCTION.match(math) or _has_variables(math):
             return None
         if (value := _leading_arithmetic(math)) is not None:
             return value
     found = numbers_in(text)
-    begins = re.match(r"[-+$€£¥₹\s\\(]*[\d.]", text) is not None
-    return _scaled(found[0 if begins else -1], percent) if found else None
+    begins = re.match(r"(?:(?:minus|negative)\s)?[-+$€£¥₹\s\\(]*[\d.]", text, re.IGNORECASE) is not None
+    if not found or (not begins and _IN_FUNCTION.search(math)):
+        return None
+    return _scaled(found[0 if begins else -1], percent, scale)
+
+
+def _restated(math: str) -> Value | None:
+    """The number of "0.693 (ln 2)", which says one value twice and is no product."""
+    match = _TWICE.fullmatch(math)
+    first, second = (constant(match[1]), constant(match[2])) if match else (None, None)
+    if first is None or second is None:
+        return None
+    try:
+        return first if isclose(float(first), float(second), rel_tol=0.05) else None
+    except OverflowError:
+        return None
 
 
 def _is_grouped(text: str) -> bool:
@@ -227,20 +262,29 @@ def _leading_arithmetic(math: str) -> Value | None:
     return None
 
 
-def _scaled(found: Number | None, percent: PercentRule) -> Value | None:
+def _scaled(found: Number | None, percent: PercentRule, scale: str) -> Value | None:
     if found is None:
         return None
-    return found.value / 100 if found.percent and percent == "hundredth" else found.value
+    value = found.value / 10 ** SCALES[scale] if scale and found.scale == scale else found.value
+    return value / 100 if found.percent and percent == "hundredth" else value
 
 
-def number_in(answer: Answer, percent: PercentRule = "hundredth") -> Value | None:
+def number_in(answer: Answer, percent: PercentRule = "hundredth", scale: str = "") -> Value | None:
     """The number of an answer; where its line holds none and no marker named it, the last number of the whole reply."""
-    value = number(answer.text, percent)
+    value = number(answer.text, percent, scale)
     return (
-        number(answer.whole[-_MAX_PROSE:], percent)
+        number(answer.whole[-_MAX_PROSE:], percent, scale)
         if value is None and not answer.marked and not re.search(r"\d", answer.text)
         else value
     )
+
+
+def exact_numbers(answer: Answer) -> list[Number | None]:
+    """The numbers of an answer to a word problem, of which the last one is graded: those of its line; where it holds none and no
+    marker named it, those of the whole reply. Read by :mod:`skillbench.judging.numbers` alone, without arithmetic.
+    """
+    found = numbers_in(answer.text, short=True)
+    return found if found or answer.marked else numbers_in(answer.whole[-_MAX_PROSE:], short=True)
 
 
 _ITEMS = re.compile(r",|;|->|→|\band\b")
@@ -273,11 +317,21 @@ def _closes_at_end(text: str) -> bool:
     return False
 
 
+_OTHER_SEPARATOR = re.compile(r",\s|;|->|→|\band\b")
+
+
 def numbers(text: str) -> tuple[Value, ...] | None:
-    """A list of numbers, or None if a part of it is no number. "1,234" is the list 1, 234 here."""
+    """A list of numbers, or None if a part of it is no number.
+
+    "[1,234]" is the list 1, 234. Where something else parts the numbers, a comma between digits without a blank groups them:
+    "[1,000, 2,000]" is 1000, 2000.
+    """
     bracketed = re.findall(r"[\[({][^\[\](){}]*[\])}]", plain_math(text))
     source = bracketed[-1] if bracketed and not text.strip().startswith(("[", "(", "{", "$", "\\")) else text
-    values = [number(part) for part in items(source)]
+    plain = plain_math(source)
+    if _OTHER_SEPARATOR.search(plain):
+        plain = re.sub(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,]*\d)", lambda m: m[0].replace(",", ""), plain)
+    values = [number(part) for part in items(plain)]
     return None if not values or None in values else tuple(v for v in values if v is not None)
 
 

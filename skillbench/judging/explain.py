@@ -25,8 +25,10 @@ _COLUMNS = {
 """Headings of SkillDreamer's trace and the columns under them."""
 
 
-def print_trace(run: RunDir, query_id: str, trace: Trace, shown: int = 10) -> None:
-    """Print the plan of a query and its best ``shown`` candidates: for each capability those of its list, or a reranker's.
+def print_trace(run: RunDir, query_id: str, trace: Trace, first: Trace, shown: int = 10) -> None:
+    """Print the plan of a query and its best ``shown`` candidates: a reranker's, then for each capability those of its list.
+
+    ``first`` is the trace of the stage below a reranker, empty where there is none.
 
     Columns of a capability: place in its list and in the final ranking, d (which picks the candidates), the three min-max
     normalised scores, and h, by which the list is ordered. A reranker's columns stand as it wrote them, by its rank.
@@ -40,8 +42,8 @@ def print_trace(run: RunDir, query_id: str, trace: Trace, shown: int = 10) -> No
     if "capability" not in trace.columns:
         console.print()
         console.print(_table(list(trace), {name.replace("_", " "): name for name in trace.columns}, "rank", shown))
-        return
-    for j in sorted(set(trace.columns["capability"])):
+        trace = first
+    for j in sorted(set(trace.columns.get("capability", ()))):
         console.print()
         console.print(Text(_title(plan, j), style="bold"))
         console.print(_table([row for row in trace if row["capability"] == j], _COLUMNS, "list_rank", shown))

@@ -18,6 +18,8 @@ Node = Callable[[Point], Value]
 
 _MAX_LENGTH, _MAX_DEPTH, _MAX_BITS, _MAX_FACTORIAL, _MAX_TERMS = 400, 40, 4096, 300, 1000
 _TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([A-Za-zπ]+(?:_\d+)?|∞)|(\*\*|[-+*/^!(),|_=]))")
+_VARIABLE = re.compile(r"[A-Za-z](?:_\d+)?")
+_BARE = ("ln", "log", "exp", "sin", "cos", "tan")  # functions that may stand without brackets
 _CONSTANTS = {"pi": math.pi, "π": math.pi, "e": math.e}
 _SHORT_WORDS = 3  # "xyz" is x*y*z; a longer word that is no function is prose
 
@@ -52,7 +54,8 @@ def parse_expression(text: str) -> Expression:
     """Parse ``text``: numbers, one-letter variables (``x``, ``a_0``), ``+ - * / ^ !``, ``|x|``, implicit products, sqrt, floor,
     ceil, log, ln, exp, sin, cos, tan, abs, max, min, gcd, ``C(n, k)`` and ``sum_(i=1)^n term``.
 
-    ``pi`` and ``e`` are constants; ``log`` is natural. ``a/bc`` is ``(a/b)*c``, as in code; the convention not chosen binds an
+    ``pi`` and ``e`` are constants; ``log`` is natural; ``ln 2`` needs no brackets. Behind a bracket or a variable a number is a
+    factor where a power follows it (``n(n+1)2^k``). ``a/bc`` is ``(a/b)*c``, as in code; the convention not chosen binds an
     implicit product tighter. ``-2^2`` is -4. Raises NotAnExpression.
     """
     if len(text) > _MAX_LENGTH:
@@ -131,16 +134,20 @@ class _Parser:
             token = self._peek()
             if token in ("*", "/"):
                 node = _binary(_multiply if self._take() == "*" else _divide, node, self._power_or_negative())
-            elif self._begins_factor(token):
+            elif self._begins_factor():
                 node = _binary(_multiply, node, self._power())
             else:
                 return node
 
-    def _begins_factor(self, token: str) -> bool:
+    def _begins_factor(self) -> bool:
+        token = self._peek()
         if token == "|":
             return not self._bars
-        # Two numbers side by side ("3 4") are no product, and a bare number after a factor ("x 2") is prose.
-        return token == "(" or (bool(token) and token[0].isalpha())
+        if token[:1].isdigit():
+            # Two numbers side by side ("3 4") are no product, and a bare number after a factor ("x 2") is prose; "x 2^k" is one.
+            before, after = self._tokens[self._at - 1], self._tokens[self._at + 1 : self._at + 2]
+            return after == ["^"] and (before in (")", "!") or _VARIABLE.fullmatch(before) is not None)
+        return token == "(" or token[:1].isalpha()
 
     def _power_or_negative(self) -> Node:
         if self._peek() in ("-", "+"):
@@ -190,7 +197,9 @@ class _Parser:
             return self._call(_FUNCTIONS["binom"] if word == "C" else _FUNCTIONS[lower])
         if lower in _CONSTANTS:
             return _literal(_CONSTANTS[lower])
-        if len(word) == 1 or re.fullmatch(r"[A-Za-z]_\d+", word):
+        if lower in _BARE and self._peek()[:1].isalnum():
+            return self._bare_call(_FUNCTIONS[lower])
+        if _VARIABLE.fullmatch(word):
             return self._variable(word)
         if len(word) > _SHORT_WORDS or not word.isalpha() or lower in _FUNCTIONS or "π" in word:
             raise NotAnExpression(f"unknown word {word!r}")
@@ -223,6 +232,14 @@ class _Parser:
             return compute(*(argument(point) for argument in arguments))
 
         return call
+
+    def _bare_call(self, function: tuple[int, int, Callable[..., Value]]) -> Node:
+        """``ln 2``, ``sin x``: the argument is one factor. ``ln 2n`` may be either of two things and is refused."""
+        is_number = self._peek()[0].isdigit()
+        argument = self._power()
+        if is_number and self._begins_factor():
+            raise NotAnExpression(f"brackets expected before {self._peek()!r}")
+        return _unary(function[2], argument)
 
     def _summation(self) -> Node:
         for expected in ("_", "("):

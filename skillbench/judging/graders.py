@@ -6,9 +6,9 @@ wrong answer.
 
 | grader | right is | options |
 |---|---|---|
-| ``exact_number`` | the same number, to one part in 10^9 | ``percent``: ``hundredth`` or ``unit`` |
+| ``exact_number`` | the same number, to one part in 10^9 | ``percent``: ``hundredth`` (10 % is 0.1) or ``unit`` (10 % is 10) |
 | ``integer`` | the same whole number; arithmetic counts by its value | |
-| ``number`` | within ``rel_tol`` of gold (of gold's size; 0 needs 0) | ``rel_tol`` |
+| ``number`` | within ``rel_tol`` of gold (of gold's size; 0 needs 0) | ``rel_tol``, ``percent``, ``scale``: the question's unit |
 | ``number_list`` | as many numbers, pairwise within ``rel_tol`` (whole gold numbers exactly) | ``rel_tol``, ``ordered`` |
 | ``boolean`` | true/yes or false/no | |
 | ``option`` | the letter | |
@@ -19,7 +19,8 @@ wrong answer.
 | ``free_form`` | see :mod:`skillbench.judging.free_form` | |
 
 TheoremQA's own grader rounds a prediction before it compares it with a whole number, allows 4 % on others, and sorts both lists.
-The tolerance and the sorting are kept (``rel_tol=0.04``, ``ordered=false``); the rounding is not: 17.6 is not 18.
+The tolerance and the sorting are kept (``rel_tol=0.04``, ``ordered=false``: [6, -1] equals [-1, 6], also where the question asks
+for an order); the rounding is not: 17.6 is not 18.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from typing import TypeVar
 from skillbench.errors import SkillbenchError
 from skillbench.gold import Check
 from skillbench.judging import answer_text
-from skillbench.judging.answer_text import Answer, final_answer
+from skillbench.judging.answer_text import Answer, PercentRule, final_answer
 from skillbench.judging.expressions import Value, close
 from skillbench.judging.free_form import match_free_form
-from skillbench.judging.numbers import parse_number, same_number
+from skillbench.judging.numbers import same_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,8 @@ def _gold_number(check: Check, text: str) -> Value:
 
 
 def _exact_number(answer: Answer, check: Check) -> Verdict:
-    """By :mod:`skillbench.judging.numbers` alone, which is what an arithmetic environment accepts as an answer."""
-    gold, value = parse_number(check.answer), parse_number(answer.text)
+    """By :func:`skillbench.judging.answer_text.exact_numbers`, by which an arithmetic environment also accepts an answer."""
+    gold, value = ((answer_text.exact_numbers(a) or [None])[-1] for a in (final_answer(check.answer), answer))
     if gold is None:
         raise _bad_gold(check, "a number")
     if value is None:
@@ -122,7 +123,8 @@ def _integer(answer: Answer, check: Check) -> Verdict:
 
 
 def _number(answer: Answer, check: Check) -> Verdict:
-    gold, value = _gold_number(check, check.answer), answer_text.number_in(answer)
+    percent: PercentRule = "unit" if check.options.get("percent") == "unit" else "hundredth"
+    gold, value = _gold_number(check, check.answer), answer_text.number_in(answer, percent, check.options.get("scale", ""))
     if value is None:
         return Verdict(False, "not a number", answer.text)
     return _verdict(_within(gold, value, float(_option(check, "rel_tol"))), _shown(value))

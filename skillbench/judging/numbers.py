@@ -1,18 +1,21 @@
-r"""One parser for the numbers in answers. Gold and prediction go through it alike, so that neither can be read by a kinder rule.
+r"""One parser for the numbers in answers. Gold, prediction and what an environment accepts go through it alike, so that none can be
+read by a kinder rule.
 
-What is read, in this order:
+Where an answer stands in a reply is decided before, by :func:`skillbench.judging.answer_text.final_answer`. In what stands there:
 
-1. *Where the answer stands.* After the last ``####`` the rest of that line; else inside the last ``\boxed{...}``; else the
-   whole text.
-2. *Which number.* The last one there. ``3 4`` are two numbers; ``1 1/2`` is a mixed number.
-3. *Form.* Thousands separators are commas, LaTeX ``{,}`` or ``\,`` and thin or no-break spaces, in groups of three; a plain
-   blank parts two numbers. The decimal sign is a point. ``2.9e1``, ``2.9 x 10^1``, ``1/2``, ``\frac{1}{2}``, ``½`` and "2.5
-   million" are numbers; a final full stop is none. A slash with zero below it, infinity, and a number of more than 400 digits
-   are no answer.
+1. *Which number.* The last one. ``3 4`` are two numbers; ``1 1/2`` is a mixed number.
+2. *Form.* Thousands separators are commas, underscores, LaTeX ``{,}`` or ``\,`` and thin or no-break spaces, in groups of three
+   (``7_00`` is no number); a plain blank parts two numbers. The decimal sign is a point. ``2.9e1``, ``2.9 x 10^1``, ``1/2``,
+   ``\frac{1}{2}``, ``½`` and "2.5 million" are numbers; a final full stop is none. A slash with zero below it, infinity, and a
+   number of more than 400 digits are no answer.
+3. *Short scales.* Behind an amount of money ``k``, ``m`` or ``mn``, ``b`` or ``bn`` are thousand, million and billion (``$70K``).
+   With ``short=True``, for word problems, so are ``k``, ``K``, ``M``, ``B`` and ``bn`` behind any number (``70k``); elsewhere they
+   are units, for 300 K is a temperature.
 4. *Sign.* Any minus (ASCII, Unicode, dash) counts when it stands before the number or its currency, blanks allowed:
    ``-3``, ``- 3``, ``-$3``, ``$-3``. It is an operator or a range after a digit, a closing bracket or a percent sign
    (``5-3``), a hyphen when a letter touches it (``COVID-19``), and a dash when a word goes before it and blanks stand on both
-   sides. Brackets alone do not negate: ``(3)`` is 3 (not chosen: the accountants' convention).
+   sides. "negative 3" is -3, and so is "minus 3" at the beginning, after a sign or "is"; "the total minus 3" is 3, as with a dash.
+   Brackets alone do not negate: ``(3)`` is 3 (not chosen: the accountants' convention).
 5. *Units* around the number are ignored: currency signs and codes, words, ``cm^2``. Digits that follow a letter (``H2O``) are
    no number.
 6. *Percent.* ``same_number`` takes the rule: ``hundredth`` (N % is N/100) or ``unit`` (the sign is dropped, for questions that
@@ -34,7 +37,8 @@ PERCENT_RULES = ("hundredth", "unit")
 _MAX_TEXT = 10_000  # characters that are read, from the end
 _MAX_DIGITS = 400
 _CURRENCY = r"(?:US\$|[$€£¥₹]|(?:USD|EUR|GBP|JPY|CNY|INR|AUD|CAD|CHF)|Rs\.?)"
-_PLAIN = r"(?:(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|(?<![0-9.])\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_GROUPED = r"[0-9]{1,3}(?:(?:,[0-9]{3})+|(?:_[0-9]{3})+)(?![0-9])"
+_PLAIN = rf"(?:(?:{_GROUPED}|[0-9]+)(?:\.[0-9]+)?|(?<![0-9.])\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![0-9]|_[0-9])"
 # A digit that touches a letter, digit or exponent sign on its left belongs to that, unless the letters are a currency code.
 _STARTS = r"(?:(?<![A-Za-z0-9_^])|(?<=USD)|(?<=EUR)|(?<=GBP)|(?<=JPY)|(?<=CNY)|(?<=INR)|(?<=AUD)|(?<=CAD)|(?<=CHF)|(?<=Rs))"
 _NUMBER = re.compile(
@@ -45,17 +49,24 @@ _NUMBER = re.compile(
       | (?P<plain>{_PLAIN})
     )
     (?:\s*(?P<percent>%|percent\b|per\ cent\b|pct\b))?
-    (?:\s+(?P<scale>thousand|million|billion|trillion)\b)?""",
+    (?:\s+(?P<scale>thousand|million|billion|trillion)\b|(?P<short>\s?(?:k|mn?|bn?))(?![\w-]))?""",
     re.VERBOSE | re.IGNORECASE,
 )
-_SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_SHORT = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion"}
+_SHORT_WITHOUT_CURRENCY = re.compile(r"\s?[kKM]|B|\s?bn")
 _SIGN = re.compile(rf"(?P<sign>[-+])(?P<gap>\s*)(?:{_CURRENCY}\s*)?$")
+_SIGN_WORD = re.compile(rf"(?<![\w-])(?P<word>minus|negative)\s+(?:{_CURRENCY}\s*)?$", re.IGNORECASE)
+_BEFORE_SIGN = re.compile(
+    r"(?:^|[^\w\s)%\]]|\b(?:is|are|was|were|be|equals?|to|of|about|approximately|exactly|or|and))\s*$", re.IGNORECASE
+)
 _CURRENCY_END = re.compile(rf"{_CURRENCY}\s*$")
 _TIMES_TEN = re.compile(r"([0-9])\s*(?:[×x*·]|\\times|\\cdot)\s*10\s*\^\s*\{?\s*([-+]?[0-9]+)\s*\}?")
 _EXPONENT = re.compile(r"\^\s*(?:\{[^{}]*\}|[-+]?[A-Za-z0-9]+)")
 _FRACTION = re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}")
 _THIN = re.compile("(?<=[0-9])(?:\\{,\\}|\\\\,|[\u00a0\u2009\u202f])(?=[0-9]{3}(?![0-9]))")
+MATH = re.compile(r"(?<!\\)\$([^$]*)(?<!\\)\$(?!\s?[0-9])")  # "$5 m$" is no amount of money
 _MINUS = str.maketrans(dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d", "-"))
 _VULGAR = {
     "½": "1/2",
@@ -74,15 +85,18 @@ _VULGAR = {
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as written: ``value`` exact and with its sign; ``percent`` tells that a percent sign or word followed it."""
+    """A number as written: ``value`` exact and with its sign; ``percent`` tells that a percent sign or word followed it, ``scale``
+    by which word of thousand, million, … it was multiplied ("" for none).
+    """
 
     value: Fraction
     percent: bool = False
+    scale: str = ""
 
 
 def parse_number(text: str) -> Number | None:
-    """The number that ``text`` answers with, by the rule of this module, or None where it answers with none. Never raises."""
-    found = numbers_in(answer_part(text))
+    """The last number of ``text``, or None where it has none or that one is none. Never raises."""
+    found = numbers_in(text)
     return found[-1] if found else None
 
 
@@ -98,32 +112,13 @@ def _scaled(number: Number, percent: str) -> Fraction:
     return number.value / 100 if number.percent and percent == "hundredth" else number.value
 
 
-def answer_part(text: str) -> str:
-    r"""The part of ``text`` in which the answer stands: after the last ``####``, in the last ``\boxed``, or all of it."""
-    text = text[-_MAX_TEXT:]
-    if "####" in text:
-        return text.rpartition("####")[2].strip().partition("\n")[0]
-    box = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
-    return _braced(text[box:]) if box >= 0 else text
+def numbers_in(text: str, short: bool = False) -> list[Number | None]:
+    """Every number of ``text`` from left to right; None for what has the form of one but is none (``1/0``, too many digits).
 
-
-def _braced(text: str) -> str:
-    """What stands between the first opening brace and its partner, or all that follows where it has none."""
-    start = text.find("{")
-    if start < 0:
-        return text
-    depth = 0
-    for position in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[position], 0)
-        if depth == 0:
-            return text[start + 1 : position]
-    return text[start + 1 :]
-
-
-def numbers_in(text: str) -> list[Number | None]:
-    """Every number of ``text`` from left to right; None for what has the form of one but is none (``1/0``, too many digits)."""
+    ``short``: ``70k`` is seventy thousand (rule 3).
+    """
     plain = _plain(text[-_MAX_TEXT:])
-    return [_read(plain, match) for match in _NUMBER.finditer(plain)]
+    return [_read(plain, match, short) for match in _NUMBER.finditer(plain)]
 
 
 def _plain(text: str) -> str:
@@ -131,14 +126,14 @@ def _plain(text: str) -> str:
     text = text.translate(_MINUS)
     for sign, ascii_form in _VULGAR.items():
         text = text.replace(sign, f" {ascii_form}")
-    text = _THIN.sub(",", text.replace("\\$", "$").replace("\\%", "%").replace("\\ ", " "))
+    text = _THIN.sub(",", MATH.sub(r"\1", text).replace("\\$", "$").replace("\\%", "%").replace("\\ ", " "))
     text = _TEXT_COMMAND.sub(r" \1", text)
     text = _FRACTION.sub(r" \1/\2", text)
     text = _TIMES_TEN.sub(r"\1e\2", text)
     return _EXPONENT.sub("", text)
 
 
-def _read(text: str, match: re.Match[str]) -> Number | None:
+def _read(text: str, match: re.Match[str], short: bool) -> Number | None:
     part = match.groupdict()
     try:
         if part["whole"] is not None:
@@ -149,9 +144,16 @@ def _read(text: str, match: re.Match[str]) -> Number | None:
             value = _exact(part["plain"])
     except (ValueError, ZeroDivisionError):
         return None
-    if part["scale"]:
-        value *= 10 ** _SCALES[part["scale"].lower()]
-    return Number(-value if _is_negative(text[: match.start()]) else value, bool(part["percent"]))
+    before = text[: match.start()]
+    scale = (part["scale"] or _short_scale(part["short"], before, short)).lower()
+    value *= 10 ** SCALES.get(scale, 0)
+    return Number(-value if _is_negative(before) else value, bool(part["percent"]), scale)
+
+
+def _short_scale(letters: str | None, before: str, anywhere: bool) -> str:
+    """The word that the letters behind a number stand for, "" where they are a unit or there are none."""
+    counts = letters and (_CURRENCY_END.search(before[-40:]) or (anywhere and _SHORT_WITHOUT_CURRENCY.fullmatch(letters)))
+    return _SHORT[letters.strip().lower()] if letters and counts else ""
 
 
 def _mixed(whole: int, top: int, below: int) -> Fraction:
@@ -161,7 +163,7 @@ def _mixed(whole: int, top: int, below: int) -> Fraction:
 
 def _exact(digits: str) -> Fraction:
     """Raises ValueError for a number of more than _MAX_DIGITS digits, written out."""
-    mantissa, _, exponent = digits.replace(",", "").lower().partition("e")
+    mantissa, _, exponent = digits.replace(",", "").replace("_", "").lower().partition("e")
     if len(mantissa) > _MAX_DIGITS or (exponent and (len(exponent) > 5 or abs(int(exponent)) > _MAX_DIGITS)):
         raise ValueError("too many digits")
     return Fraction(f"{mantissa}e{exponent}" if exponent else mantissa)
@@ -169,6 +171,9 @@ def _exact(digits: str) -> Fraction:
 
 def _is_negative(before: str) -> bool:
     """Whether the text before a number ends in its minus sign; see rule 4 of the module."""
+    near = before[-80:]
+    if word := _SIGN_WORD.search(near):
+        return word["word"].lower() == "negative" or _BEFORE_SIGN.search(near[: word.start()]) is not None
     sign = _SIGN.search(before[-40:])
     if sign is None or sign["sign"] == "+":
         return False

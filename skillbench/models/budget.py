@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -154,17 +155,19 @@ class Tally:
     usage_unknown: int = 0
     cost_unknown: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, reply: ChatReply) -> None:
-        """Count one reply that was asked for (not one from a cache)."""
+        """Count one reply that was asked for (not one from a cache). Several threads may."""
         usage = reply.usage
-        self.requests += 1
-        self.retries += max(0, usage.calls - 1)
-        self.outcomes[reply.outcome] += 1
-        self.usage_unknown += usage.prompt_tokens is None or usage.completion_tokens is None
-        self.cost_unknown += usage.cost_usd is None
         known = Usage(usage.calls, usage.prompt_tokens or 0, usage.completion_tokens or 0, usage.seconds, usage.cost_usd or 0.0)
-        self.usage = self.usage + known
+        with self._guard:
+            self.requests += 1
+            self.retries += max(0, usage.calls - 1)
+            self.outcomes[reply.outcome] += 1
+            self.usage_unknown += usage.prompt_tokens is None or usage.completion_tokens is None
+            self.cost_unknown += usage.cost_usd is None
+            self.usage = self.usage + known
 
     def as_stats(self) -> dict[str, float]:
         """For ``ChatModel.stats()``: requests, calls (attempts), tokens, seconds (summed over calls), US dollars, and a count for

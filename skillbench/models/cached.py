@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import sqlite3
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -36,18 +37,20 @@ class CachedChat:
     """Answers from ``path`` what was asked before, and asks ``inner`` for the rest.
 
     The key is the SHA-256 of the model's identity (``inner.describe()["identity"]``: model, revision or file hash, base URL,
-    structured mode, extra body) and of every field of the request. Stored is only a complete reply (``ok``), and where the request
-    has a schema only one that parses, each committed before ``on_reply`` hears of it. A cached reply keeps the usage of its
-    call and has ``cached=True``. Requests that are equal within a batch are asked once; the others get the same reply, ``cached``,
-    or without a usage of its own if it failed. Use from several threads and processes is safe; two processes that ask the same
-    at the same moment may both call.
+    structured mode, extra body) and of every field of the request but ``cut_ok``. Stored is only a complete reply (``ok``, or
+    ``length`` where the request says that cut text will do), and where the request has a schema only one that parses, each
+    committed before ``on_reply`` hears of it. A cached reply keeps the usage of its call and has ``cached=True``. Requests that
+    are equal within a batch are asked once; the others get the same reply, ``cached``, or without a usage of its own if it
+    failed. Use from several threads and processes is safe; two processes that ask the same at the same moment may both call.
     """
 
     def __init__(self, inner: ChatModel, path: Path, *, read_only: bool = False) -> None:
         self.inner = inner
         self.name, self.sampling = inner.name, inner.sampling
+        self.answers_apart = bool(getattr(inner, "answers_apart", False))
         self._store = ReplyStore(Path(path), read_only=read_only)
         self._identity = ""
+        self._guard = threading.Lock()
         self._counts = {"cache_hits": 0, "cache_stored": 0, "cache_not_stored": 0, "cache_errors": 0}
 
     def complete(
@@ -66,7 +69,7 @@ class CachedChat:
         missing: dict[str, list[int]] = {}
         for index, key in enumerate(keys):
             if key in found:
-                self._counts["cache_hits"] += 1
+                self._count("cache_hits")
                 deliver(index, found[key])
             else:
                 missing.setdefault(key, []).append(index)
@@ -84,7 +87,7 @@ class CachedChat:
             deliver(first, reply)
             echo = replace(reply, cached=True) if reply.ok else replace(reply, usage=Usage())
             for index in others:
-                self._counts["cache_hits"] += 1
+                self._count("cache_hits")
                 deliver(index, echo)
 
         if groups:
@@ -92,20 +95,26 @@ class CachedChat:
 
     def _keep(self, key: str, request: ChatRequest, reply: ChatReply) -> None:
         if self._store.read_only or not _is_complete(request, reply):
-            self._counts["cache_not_stored"] += 1
+            self._count("cache_not_stored")
             return
         try:
             self._store.put(key, reply)
-            self._counts["cache_stored"] += 1
+            self._count("cache_stored")
         except sqlite3.Error as error:  # a paid-for reply is worth more than the cache: go on, but say and count it
-            self._counts["cache_errors"] += 1
+            self._count("cache_errors")
             log.error("%s: a reply could not be stored (%s)", self._store.path, error)
+
+    def _count(self, name: str) -> None:
+        with self._guard:
+            self._counts[name] += 1
 
     def key(self, request: ChatRequest) -> str:
         """The cache key of ``request``: 64 hexadecimal digits."""
         if not self._identity:
             self._identity = _canonical(_identity(self.inner))
-        return hashlib.sha256(f"{self._identity}\n{_canonical(asdict(request))}".encode()).hexdigest()
+        fields = asdict(request)
+        del fields["cut_ok"]
+        return hashlib.sha256(f"{self._identity}\n{_canonical(fields)}".encode()).hexdigest()
 
     def describe(self) -> Mapping[str, Any]:
         """The inner model's description; a cache changes no reply."""
@@ -122,7 +131,8 @@ class CachedChat:
 
 
 def _is_complete(request: ChatRequest, reply: ChatReply) -> bool:
-    return reply.ok and (not request.schema or isinstance(extract_json(reply.text), Parsed))
+    is_whole = reply.ok or (request.cut_ok and reply.outcome == "length" and bool(reply.text.strip()))
+    return is_whole and (not request.schema or isinstance(extract_json(reply.text), Parsed))
 
 
 def _identity(model: ChatModel) -> Any:

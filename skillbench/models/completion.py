@@ -57,7 +57,8 @@ def read_error(status: int, body: str) -> Completion:
         return Completion(Answer("overflow", "", _shortened(body), detail), 0, 0)
     if status in (400, 422, 500) and ("response_format" in message or "json_schema" in message):
         # llama-cpp-python answers 500 where others answer 400 or 422; asking again would not help.
-        hint = "the endpoint does not take llm.structured as set; try json_object_schema, json_object or prompt"
+        others = "json_object_schema, json_object or prompt"
+        hint = f"the endpoint does not take llm.structured as set; try llm.strict_schema=false, or llm.structured={others}"
         return Completion(Answer("refused", "", _shortened(body), f"{detail} ({hint})"), 0, 0)
     if status == 429:
         return Completion(Answer("rate_limited", "", _shortened(body), detail), 0, 0, retryable=code != "insufficient_quota")
@@ -80,7 +81,7 @@ def _read_choice(choice: dict[str, Any], value: dict[str, Any], body: str) -> Co
     answer = read_answer(content, reasoning, cut=finish == "length")
     refusal = message.get("refusal")
     if finish == "content_filter" or (isinstance(refusal, str) and refusal and not content):
-        answer = Answer("refused", "", answer.raw or writable(str(refusal or "")), "refused by the endpoint's content rules")
+        answer = Answer("declined", "", answer.raw or writable(str(refusal or "")), "declined by the model or its content rules")
     prompt_tokens, completion_tokens = _usage(value.get("usage"), wrote=bool(content or reasoning))
     model = value.get("model")
     return Completion(answer, prompt_tokens, completion_tokens, model if isinstance(model, str) else "")

@@ -18,7 +18,8 @@ class DryRunChat:
     """Stands in for ``inner``: calls nothing, counts requests, and answers each with a placeholder.
 
     The placeholder for a request with a schema is the largest instance that the schema allows (arrays of ``maxItems``), so that
-    later stages ask as often as they ever could and the count is an upper bound. Prompt tokens are estimated as characters
+    later stages ask as often as they ever could and the count is an upper bound; for free text it is ``[1]``, which a listwise
+    reranker takes for an order and goes on from. Prompt tokens are estimated as characters
     divided by 4; completion tokens are the bound ``max_tokens``. Placeholders must not be stored or judged.
     """
 
@@ -42,7 +43,7 @@ class DryRunChat:
         return replies
 
     def _placeholder(self, request: ChatRequest) -> ChatReply:
-        text = json.dumps(largest_instance(load_schema(request.schema), self._numbers)) if request.schema else "placeholder"
+        text = json.dumps(largest_instance(load_schema(request.schema), self._numbers)) if request.schema else "[1]"
         prompt = estimate_prompt_tokens(request)
         usage = Usage(1, prompt, request.max_tokens, 0.0, self._pricing.cost(prompt, request.max_tokens))
         return ChatReply("ok", text, text, "dry-run", usage, "placeholder of a dry run")

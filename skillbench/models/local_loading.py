@@ -54,9 +54,27 @@ class Loaded:
 
 def identify(checkpoint: Checkpoint) -> str:
     """Hub id with commit, or SHA-256 of the local files. A hub id with a whole commit as its revision is not looked up."""
-    if _is_hub(checkpoint) and (checkpoint.gguf_file or re.fullmatch(r"[0-9a-f]{40}", checkpoint.revision)):
-        return f"{checkpoint.model}@{checkpoint.revision}" + (f":{checkpoint.gguf_file}" if checkpoint.gguf_file else "")
-    return locate(_local_name(checkpoint), checkpoint.revision).identity
+    if not _is_hub(checkpoint):
+        return locate(_local_name(checkpoint), checkpoint.revision).identity
+    is_commit = re.fullmatch(r"[0-9a-f]{40}", checkpoint.revision) is not None
+    if checkpoint.gguf_file:
+        return f"{checkpoint.model}@{checkpoint.revision if is_commit else _gguf_commit(checkpoint)}:{checkpoint.gguf_file}"
+    return f"{checkpoint.model}@{checkpoint.revision}" if is_commit else locate(checkpoint.model, checkpoint.revision).identity
+
+
+def _gguf_commit(checkpoint: Checkpoint) -> str:
+    """The commit that a branch stands for: the hub's cache keeps a file under it. The file is fetched, as loading would do."""
+    import huggingface_hub as hub
+
+    try:
+        path = Path(hub.hf_hub_download(checkpoint.model, checkpoint.gguf_file, revision=checkpoint.revision))
+    except (OSError, ValueError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        where = f"{checkpoint.gguf_file} of {checkpoint.model} at revision {checkpoint.revision}"
+        raise SkillbenchError(
+            f"{where} cannot be fetched ({reason}); check the names, or give llm.model= a local folder"
+        ) from error
+    return path.parts[path.parts.index("snapshots") + 1]
 
 
 def load(checkpoint: Checkpoint, chat_template: str) -> Loaded:

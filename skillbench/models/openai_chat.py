@@ -69,6 +69,8 @@ class OpenAIChat:
     total_timeout_s: one request with all its retries and waits. max_*: see skillbench.models.budget.
     """
 
+    answers_apart = True
+
     def __init__(
         self,
         *,

@@ -9,6 +9,7 @@ OUTCOMES = (
     "empty",
     "reasoning_only",
     "incomplete",
+    "declined",
     "malformed",
     "rate_limited",
     "server_error",

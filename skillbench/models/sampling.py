@@ -31,9 +31,11 @@ class Sampling:
         if self.max_tokens < 1:
             raise SkillbenchError(f"llm.sampling.max_tokens is {self.max_tokens}; it must be 1 or more")
 
-    def request(self, messages: Sequence[ChatMessage], seed: int = 42, schema: str = "", sample: int = 0) -> ChatRequest:
-        """A request with these settings. ``schema`` is canonical JSON text; ``sample`` tells repeated draws apart."""
-        return ChatRequest(tuple(messages), self.max_tokens, self.temperature, self.top_p, seed, schema, (), sample)
+    def request(
+        self, messages: Sequence[ChatMessage], seed: int = 42, schema: str = "", sample: int = 0, cut_ok: bool = False
+    ) -> ChatRequest:
+        """A request with these settings; ``schema``, ``sample`` and ``cut_ok`` as in ChatRequest."""
+        return ChatRequest(tuple(messages), self.max_tokens, self.temperature, self.top_p, seed, schema, (), sample, cut_ok)
 
 
 def draw_seed(request: ChatRequest) -> int:

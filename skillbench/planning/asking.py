@@ -54,8 +54,11 @@ class Generation:
         )
 
     def request(self, llm: ChatModel, prompt: str, schema: str = "", sample: int = 0) -> ChatRequest:
-        """One user message. ``schema`` is a JSON schema as canonical JSON text; ``sample`` numbers repeated draws of one prompt."""
-        return self.settled(llm).request([ChatMessage("user", prompt)], self.seed, schema, sample)
+        """One user message. ``schema`` is a JSON schema as canonical JSON text; ``sample`` numbers repeated draws of one prompt.
+
+        Planners and rerankers take the outcomes of CUT, hence ``cut_ok``.
+        """
+        return self.settled(llm).request([ChatMessage("user", prompt)], self.seed, schema, sample, cut_ok=True)
 
 
 def ask(llm: ChatModel, requests: Sequence[ChatRequest], what: str) -> list[ChatReply]:

@@ -6,17 +6,18 @@ import json
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from skillbench.errors import SkillbenchError
+from skillbench.planning.asking import is_transport
 from skillbench.records import Failure, Plan, Query, Usage
 
 log = logging.getLogger(__name__)
 
 REQUIRED = ("query_id", "capabilities", "anchors", "pseudo_skills", "failure")
-OPTIONAL = ("model", "usage", "notes")
+OPTIONAL = ("model", "usage", "notes", "made_by")
 
 
 def plan_to_row(plan: Plan) -> dict[str, Any]:
@@ -30,24 +31,26 @@ def plan_to_row(plan: Plan) -> dict[str, Any]:
         "model": plan.model,
         "usage": asdict(plan.usage),
         "notes": list(plan.notes),
+        "made_by": plan.made_by,
     }
 
 
 def plan_from_row(row: object, where: str) -> Plan:
     """The plan that ``row`` describes. Raises SkillbenchError that begins with ``where`` (``file:line``) for anything else.
 
-    ``model``, ``usage`` and ``notes`` may be absent: a count that a row does not give is unknown, not zero. A row without a
-    failure must hold something to search with, and as many pseudo skills as capabilities where it has both.
+    ``model``, ``usage``, ``notes`` and ``made_by`` may be absent: a count that a row does not give is unknown, not zero. A row
+    without a failure must hold something to search with, and as many pseudo skills as capabilities where it has both.
     """
     if not isinstance(row, dict):
         raise SkillbenchError(f"{where}: a plan is a JSON object, not {type(row).__name__}")
     _check_keys(row, where)
     texts = {key: _texts(row.get(key, []), key, where) for key in ("capabilities", "anchors", "pseudo_skills", "notes")}
-    failure, usage, model = _failure(row["failure"], where), _usage(row.get("usage"), where), row.get("model", "")
-    if not isinstance(model, str):
-        raise SkillbenchError(f"{where}: model must be text")
+    failure, usage = _failure(row["failure"], where), _usage(row.get("usage"), where)
+    model, made_by = (row.get(key, "") for key in ("model", "made_by"))
+    if not (isinstance(model, str) and isinstance(made_by, str)):
+        raise SkillbenchError(f"{where}: {'made_by' if isinstance(model, str) else 'model'} must be text")
     try:
-        plan = Plan(row["query_id"], failure=failure, usage=usage, model=model, **texts)
+        plan = Plan(row["query_id"], failure=failure, usage=usage, model=model, made_by=made_by, **texts)
     except SkillbenchError as error:
         raise SkillbenchError(f"{where}: {error}") from error
     return _usable(plan, where)
@@ -58,7 +61,8 @@ def load_plans(path: str | Path, queries: Sequence[Query]) -> dict[str, Plan]:
 
     A query without a row is a recorded failure of stage ``plans``; one warning counts them. Rows of other queries are passed
     over with one line in the log. A file in which no row belongs to ``queries`` is an error, for it was made for other data.
-    A query with two rows is an error. A half-written last line (without a line end) is dropped with a warning.
+    A query with two rows is an error. A half-written last line (without a line end) is dropped with a warning. A plan that was
+    recorded as a transport failure is one of stage ``plans`` here, since this run has no model to ask again.
     """
     rows = _read_rows(Path(path))
     wanted = {q.id for q in queries}
@@ -82,8 +86,14 @@ def _read_rows(path: Path) -> dict[str, Plan]:
         plan = plan_from_row(row, where)
         if plan.query_id in plans:
             raise SkillbenchError(f"{where}: query {plan.query_id} has a plan already")
-        plans[plan.query_id] = plan
+        plans[plan.query_id] = _settled(plan)
     return plans
+
+
+def _settled(plan: Plan) -> Plan:
+    if not is_transport(plan.failure):
+        return plan
+    return replace(plan, failure=Failure("plans", f"no model answered when it was made: {plan.failure and plan.failure.reason}"))
 
 
 def _json_rows(path: Path) -> Iterable[tuple[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from skillbench.errors import SkillbenchError
 from skillbench.interfaces import ChatModel, ChatReply, ChatRequest
@@ -34,6 +35,11 @@ class DocumentPlanner:
                 f"{self.samples} samples at temperature 0 are one text {self.samples} times; raise the temperature"
             )
 
+    @property
+    def made_by(self) -> str:
+        """What its plans say that they were made by: the name of the prompt."""
+        return Path(self.prompt).stem
+
     def prompt_hashes(self) -> dict[str, str]:
         """``{name: SHA-256}`` of the prompt."""
         return prompt_hashes([load_prompt(self.prompt)])
@@ -58,7 +64,7 @@ class DocumentPlanner:
                 yield self._plan(query, own, llm)
 
     def _plan(self, query: Query, replies: Sequence[ChatReply], llm: ChatModel) -> Plan:
-        plan = Plan(query.id, model=model_name(replies, llm), usage=total_usage(replies))
+        plan = Plan(query.id, model=model_name(replies, llm), usage=total_usage(replies), made_by=self.made_by)
         for number, reply in enumerate(replies, 1):
             failure = reply_failure(reply, "document", CUT)
             if failure is None and not reply.text.strip():
@@ -86,6 +92,11 @@ class QueryPlanner:
         if self.max_queries < 1 or self.queries_at_once < 1:
             raise SkillbenchError("max_queries and queries_at_once must be 1 or more")
 
+    @property
+    def made_by(self) -> str:
+        """What its plans say that they were made by: the name of the prompt."""
+        return Path(self.prompt).stem
+
     def prompt_hashes(self) -> dict[str, str]:
         """``{name: SHA-256}`` of the prompt."""
         return prompt_hashes([load_prompt(self.prompt)])
@@ -102,7 +113,7 @@ class QueryPlanner:
             yield from (self._plan(q, reply, llm) for q, reply in zip(part, replies, strict=True))
 
     def _plan(self, query: Query, reply: ChatReply, llm: ChatModel) -> Plan:
-        plan = Plan(query.id, model=model_name([reply], llm), usage=reply.usage)
+        plan = Plan(query.id, model=model_name([reply], llm), usage=reply.usage, made_by=self.made_by)
         failure = reply_failure(reply, "queries", CUT)
         if failure is not None:
             return replace(plan, failure=failure)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from skillbench.errors import SkillbenchError
 from skillbench.interfaces import ChatModel, ChatReply, ChatRequest
-from skillbench.planning.asking import CUT, Generation, ask, batches, model_name, reply_failure, total_usage
+from skillbench.planning.asking import CUT, Generation, ask, batches, is_transport, model_name, reply_failure, total_usage
 from skillbench.planning.structured import BadReply, capability_schema, parse_capabilities
 from skillbench.planning.templates import Prompt, load_prompt, prompt_hashes
 from skillbench.records import Failure, Plan, Query
@@ -19,6 +19,7 @@ from skillbench.records import Failure, Plan, Query
 WRAPPERS = frozenset({"", "md", "markdown", "yaml", "yml"})
 EXPLICIT_ONLY = "capabilities: explicit ones only"
 WITHOUT_CI = "pseudo skill from the query alone"
+MADE_BY = "skilldreamer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,11 @@ class SkillDreamerPlanner:
     ``capabilities=False`` (no CI) writes one pseudo skill from the query alone and gives no anchors; ``pseudo_skills=False``
     (no PSG) stops after CI; not both. ``implicit=False`` asks CI for stated capabilities only. The prompts are names of packaged
     prompts or paths of ``.j2`` files; the PSG prompt may use ``query``, ``capability`` and ``anchors`` (ours uses the capability
-    alone). ``keep_partial=True`` keeps a plan of which some pseudo skills failed, without those capabilities and with a note;
-    otherwise one failed call fails the plan. A pseudo skill that ``max_tokens`` cut is kept with a note: it is a retrieval
-    proxy, and the text that came is the model's own. A CI reply that was cut counts only if its JSON is complete.
-    ``queries_at_once`` queries go through both steps before their plans come out: more keeps a fast endpoint busy, fewer lose
-    less when a slow one is killed.
+    alone). ``keep_partial=True`` keeps a plan of which some pseudo skills failed in content, without those capabilities and with a
+    note; otherwise one failed call fails the plan, and one that failed in transport always does, since a resume asks again. A
+    pseudo skill that ``max_tokens`` cut is kept with a note: it is a retrieval proxy, and the text that came is the model's own.
+    A CI reply that was cut counts only if its JSON is complete. ``queries_at_once`` queries go through both steps before their
+    plans come out: more keeps a fast endpoint busy, fewer lose less when a slow one is killed.
     """
 
     capabilities: bool
@@ -68,7 +69,7 @@ class SkillDreamerPlanner:
     def plan(self, queries: Sequence[Query], llm: ChatModel) -> Iterator[Plan]:
         """One plan a query, in the order of ``queries``; a query whose calls failed gives a plan with ``failure``."""
         for part in batches(queries, self.queries_at_once):
-            drafts = self._infer(part, llm) if self.capabilities else [Plan(q.id, notes=(WITHOUT_CI,)) for q in part]
+            drafts = self._infer(part, llm) if self.capabilities else [_without_ci(q) for q in part]
             yield from self._imagine(part, drafts, llm) if self.pseudo_skills else drafts
 
     def capability_requests(self, queries: Sequence[Query], llm: ChatModel) -> list[ChatRequest]:
@@ -91,7 +92,8 @@ class SkillDreamerPlanner:
         return [self._inferred(query, reply, llm) for query, reply in zip(queries, replies, strict=True)]
 
     def _inferred(self, query: Query, reply: ChatReply, llm: ChatModel) -> Plan:
-        blank = Plan(query.id, model=model_name([reply], llm), usage=reply.usage, notes=() if self.implicit else (EXPLICIT_ONLY,))
+        notes = () if self.implicit else (EXPLICIT_ONLY,)
+        blank = Plan(query.id, model=model_name([reply], llm), usage=reply.usage, notes=notes, made_by=MADE_BY)
         failure = reply_failure(reply, "capabilities", CUT)
         if failure is not None:
             return replace(blank, failure=failure)
@@ -100,7 +102,7 @@ class SkillDreamerPlanner:
         except BadReply as bad:
             cut = f"cut at {self.capability_generation.settled(llm).max_tokens} tokens: " if reply.outcome == "length" else ""
             return replace(blank, failure=Failure("capabilities", f"{cut}{bad}"))
-        notes = (*blank.notes, *found.notes, *(("text after the JSON was cut",) if reply.outcome == "length" else ()))
+        notes = (*notes, *found.notes, *(("text after the JSON was cut",) if reply.outcome == "length" else ()))
         return replace(blank, capabilities=found.capabilities, anchors=found.anchors, notes=notes)
 
     def _imagine(self, queries: Sequence[Query], drafts: Sequence[Plan], llm: ChatModel) -> Iterator[Plan]:
@@ -114,7 +116,8 @@ class SkillDreamerPlanner:
             return draft
         failures = {j: f for j, r in enumerate(replies) if (f := _skill_failure(r, j)) is not None}
         plan = replace(draft, usage=draft.usage + total_usage(replies), model=draft.model or model_name(replies, llm))
-        if failures and not (self.keep_partial and len(failures) < len(replies)):
+        is_partial = self.keep_partial and len(failures) < len(replies) and not any(map(is_transport, failures.values()))
+        if failures and not is_partial:
             return replace(plan, failure=_worst(tuple(failures.values())))
         kept = [j for j in range(len(replies)) if j not in failures]
         return replace(
@@ -123,6 +126,10 @@ class SkillDreamerPlanner:
             pseudo_skills=tuple(clean_skill(replies[j].text) for j in kept),
             notes=(*plan.notes, *_skill_notes(replies, failures, kept, self.skill_generation.settled(llm).max_tokens)),
         )
+
+
+def _without_ci(query: Query) -> Plan:
+    return Plan(query.id, notes=(WITHOUT_CI,), made_by=MADE_BY)
 
 
 def clean_skill(text: str) -> str:
@@ -140,7 +147,7 @@ def clean_skill(text: str) -> str:
 def _skill_failure(reply: ChatReply, index: int) -> Failure | None:
     failure = reply_failure(reply, "pseudo_skills", CUT)
     if failure is None and not clean_skill(reply.text):
-        failure = Failure("pseudo_skills", "empty")
+        failure = Failure("pseudo_skills", "cut by max_tokens before any text" if reply.outcome == "length" else "empty")
     return failure and replace(failure, reason=f"pseudo skill {index + 1}: {failure.reason}")
 
 

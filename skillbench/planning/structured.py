@@ -26,7 +26,7 @@ class Inferred:
 
 def capability_schema(max_capabilities: int, max_anchors: int) -> str:
     """The JSON schema of the reply, as canonical JSON text (an empty one would mean free text)."""
-    strings = {"type": "string", "minLength": 1}
+    strings = {"type": "string"}  # no minLength: strict endpoints refuse it, and blank ones are dropped by the rule below
     schema = {
         "type": "object",
         "properties": {
@@ -76,7 +76,7 @@ def parse_queries(text: str, max_queries: int) -> tuple[tuple[str, ...], tuple[s
 
 def query_schema(max_queries: int) -> str:
     """The JSON schema of a reply with sub-queries, as canonical JSON text."""
-    items = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": max_queries}
+    items = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": max_queries}
     schema = {"type": "object", "properties": {"queries": items}, "required": ["queries"], "additionalProperties": False}
     return json.dumps(schema, sort_keys=True, separators=(",", ":"))
 

@@ -38,7 +38,8 @@ class _Expansion:
     def rank(self, queries: Sequence[Query], plans: Mapping[str, Plan], retriever: Retriever, k: int) -> Iterator[Ranked]:
         """See :class:`skillbench.interfaces.Method`. Raises SkillbenchError for plans that another method made."""
         documents = self.written == "documents"
-        check_plans(queries, plans, self.name, capabilities=not documents, pseudo_skills=documents)
+        made_by = self._planner.made_by
+        check_plans(queries, plans, self.name, capabilities=not documents, pseudo_skills=documents, made_by=made_by)
         return rank_plans(queries, plans, retriever, k, self._on_failure, lambda jobs: self._ranked(jobs, retriever, k))
 
     def _ranked(self, jobs: Sequence[Job], retriever: Retriever, k: int) -> list[Ranked]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -71,6 +72,10 @@ class _LLMRerank:
     def prompt_hashes(self) -> dict[str, str]:
         """``{name: SHA-256}`` of this prompt and the first stage's."""
         return first_hashes(self._stage.first) | prompt_hashes([load_prompt(self._prompt)])
+
+    def ranking_prompt_hashes(self) -> dict[str, str]:
+        """Those that are asked with when plans come from a file."""
+        return first_hashes(self._stage.first, "ranking_prompt_hashes") | prompt_hashes([load_prompt(self._prompt)])
 
     def rank(self, queries: Sequence[Query], plans: Mapping[str, Plan], retriever: Retriever, k: int) -> Iterator[Ranked]:
         """See :class:`skillbench.interfaces.Method`; scores are 1/rank."""
@@ -162,7 +167,8 @@ def _numbers(reply: ChatReply, n: int) -> tuple[list[int], Failure | None]:
     failure = reply_failure(reply, "rerank", CUT)
     if failure is not None:
         return [], failure
-    found = re.findall(r"\[(\d{1,6})\]", reply.text) or re.findall(r"\d{1,6}", reply.text)
+    bare = re.fullmatch(r"[A-Za-z ]{0,20}:?[\d\s>,;.()-]+", reply.text.strip())  # digits in a sentence are no order
+    found = re.findall(r"\[(\d{1,6})\]", reply.text) or (re.findall(r"\d{1,6}", reply.text) if bare else [])
     positions = list(dict.fromkeys(int(f) - 1 for f in found if 1 <= int(f) <= n))
     return positions, None if positions else Failure("rerank", one_line("no valid number" + beginning(reply.raw)))
 
@@ -178,6 +184,8 @@ class PairwiseRerank(_LLMRerank):
     """
 
     def _reorder(self, heads: Sequence[Candidates], retriever: Retriever) -> list[Reordered]:
+        if retriever.llm.describe().get("dry_run"):
+            return self._most(heads, retriever)
         sorts = [_Sorting(query, ids) for query, ids in heads]
         while active := [s for s in sorts if s.pairs]:
             pairs = [(s, a, b) for s in active for a, b in s.pairs]
@@ -190,6 +198,12 @@ class PairwiseRerank(_LLMRerank):
     def _request(self, query: Query, first: str, second: str, retriever: Retriever) -> ChatRequest:
         a, b = self._cards((first, second), retriever)
         return self._ask(retriever, {"query": query.text, "first": a, "second": b})
+
+    def _most(self, heads: Sequence[Candidates], retriever: Retriever) -> list[Reordered]:
+        """Ask as often as a sort can at most; how often it does depends on the replies, and a dry run has none."""
+        pairs = [(q, pair) for q, ids in heads for pair in itertools.islice(itertools.combinations(ids, 2), most_pairs(len(ids)))]
+        ask(retriever.llm, [self._request(q, x, y, retriever) for q, (a, b) in pairs for x, y in ((a, b), (b, a))], "pairwise")
+        return [Reordered(ids) for _, ids in heads]
 
 
 class _Sorting:
@@ -245,13 +259,28 @@ def sort_rounds(items: Sequence[str]) -> Generator[list[tuple[str, str]], list[b
     return runs[0] if runs else []
 
 
+def most_pairs(n: int) -> int:
+    """The most comparisons that :func:`sort_rounds` makes of ``n`` items: a merge makes one less than it has items."""
+    runs, most = [1] * n, 0
+    while len(runs) > 1:
+        merged = [sum(runs[i : i + 2]) for i in range(0, len(runs), 2)]
+        most += sum(merged) - len(merged) - (len(runs) % 2) * (merged[-1] - 1)
+        runs = merged
+    return most
+
+
+_VERDICT = re.compile(
+    r"\W*(?:(?:the )?(?:better )?(?:guide|answer)\W+(?:is\W+)?(?:guide\W+)?)?([AB])(?=\W*(?:\n|$)|[.,:;)*\]])", re.IGNORECASE
+)
+
+
 def winner(text: str) -> str | None:
-    """``A`` or ``B`` if the reply is that letter (with or without "Guide" before it), or speaks of one guide only; else None."""
-    plain = re.fullmatch(r"\W*(?:(?:guide|answer)\W+)?([AB])\W*", text, re.IGNORECASE)
-    if plain:
-        return plain[1].upper()
-    named = {letter.upper() for letter in re.findall(r"\bguide\W{0,3}([AB])\b", text, re.IGNORECASE)}
-    return named.pop() if len(named) == 1 else None
+    """``A`` or ``B`` if the reply begins with that letter as its verdict ("B", "Guide B.", "Answer: B, because"), else None.
+
+    A reply that goes on about a guide ("Guide A lacks the formulas") is no verdict, however often it names it.
+    """
+    said = _VERDICT.match(text)
+    return said[1].upper() if said else None
 
 
 class LLMSelect(_LLMRerank):
@@ -297,7 +326,7 @@ class LLMSelect(_LLMRerank):
             failure, picks = picks, []
         chosen = tuple(ids[p] for p in picks[: self._max_picks])
         rest = tuple(s for s in ids if s not in set(chosen)) if self._keep_rest else ()
-        return Reordered(chosen + rest, failure, {s: {"picked": s in chosen} for s in ids})
+        return Reordered(chosen + rest, failure, {s: {"picked": s in chosen} for s in ids}, keep_tail=self._keep_rest)
 
 
 def pick_schema(max_picks: int) -> str:

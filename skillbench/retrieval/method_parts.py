@@ -36,9 +36,10 @@ def search_texts(queries: Sequence[Query], retriever: Retriever, k: int) -> list
 
 
 def check_plans(
-    queries: Sequence[Query], plans: Mapping[str, Plan], method: str, *, capabilities: bool, pseudo_skills: bool
+    queries: Sequence[Query], plans: Mapping[str, Plan], method: str, *, capabilities: bool, pseudo_skills: bool, made_by: str
 ) -> None:
-    """Refuse plans that another method made: those with or without capabilities and pseudo skills against what is asked.
+    """Refuse plans that another method made: those that say so, and those with or without capabilities and pseudo skills against
+    what is asked.
 
     Raises SkillbenchError that names the first such query; a plan with a failure passes.
     """
@@ -46,6 +47,8 @@ def check_plans(
         plan = plans.get(query.id)
         if plan is None or plan.failure is not None:
             continue
+        if plan.made_by not in ("", made_by):
+            raise SkillbenchError(f"method {method}: the plan of query {query.id} was made by {plan.made_by}, not by {made_by}")
         for has, wanted, what in (
             (plan.capabilities, capabilities, "capabilities"),
             (plan.pseudo_skills, pseudo_skills, "pseudo skills"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,12 +22,14 @@ Candidates = tuple[Query, tuple[str, ...]]
 class Reordered:
     """One query's candidates in their new order, all of them unless the method drops some; or the failure.
 
-    ``facts`` are further columns of the trace, keyed by skill id.
+    ``facts`` are further columns of the trace, keyed by skill id. ``keep_tail`` lets the first stage's skills below the reranked
+    ones follow.
     """
 
     skill_ids: tuple[str, ...]
     failure: Failure | None = None
     facts: Mapping[str, Mapping[str, Any]] | None = None
+    keep_tail: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,10 @@ class Stage:
     ) -> Iterator[Ranked]:
         """Rank by the first stage, hand the heads to ``reorder``, and join them with the tails; in the order of ``queries``."""
         for part in batches(queries, self.queries_at_once):
-            before = [r.ranking for r in self.first.rank(part, plans, retriever, max(k, self.depth))]
-            heads = [(q, r.skill_ids[: self.depth]) for q, r in zip(part, before, strict=True) if r.skill_ids]
+            before = list(self.first.rank(part, plans, retriever, max(k, self.depth)))
+            heads = [(q, r.ranking.skill_ids[: self.depth]) for q, r in zip(part, before, strict=True) if r.ranking.skill_ids]
             after = dict(zip((q.id for q, _ in heads), reorder(heads) if heads else (), strict=True))
-            yield from (self._joined(r, after.get(r.query_id), k) for r in before)
+            yield from (replace(self._joined(r.ranking, after.get(r.ranking.query_id), k), first=r.trace) for r in before)
 
     def _joined(self, before: Ranking, after: Reordered | None, k: int) -> Ranked:
         if after is None:
@@ -70,7 +72,8 @@ class Stage:
         if after.failure is not None and self.on_failure == "zero":
             return Ranked(Ranking.failed(before.query_id, after.failure))
         head = before.skill_ids[: self.depth] if after.failure is not None else after.skill_ids
-        order = Ranking.from_order(before.query_id, (*head, *before.skill_ids[self.depth :]), k)
+        tail = before.skill_ids[self.depth :] if after.failure is not None or after.keep_tail else ()
+        order = Ranking.from_order(before.query_id, (*head, *tail), k)
         ranking = Ranking(order.query_id, order.skill_ids, order.scores, after.failure or before.failure)
         return Ranked(ranking, _trace(before, ranking, after, self.depth))
 
@@ -129,6 +132,10 @@ class CrossRerank:
         """The first stage's prompts."""
         return first_hashes(self._stage.first)
 
+    def ranking_prompt_hashes(self) -> dict[str, str]:
+        """Those that the first stage ranks with."""
+        return first_hashes(self._stage.first, "ranking_prompt_hashes")
+
     def rank(self, queries: Sequence[Query], plans: Mapping[str, Plan], retriever: Retriever, k: int) -> Iterator[Ranked]:
         """See :class:`skillbench.interfaces.Method`; scores are 1/rank, the model's scores stand in the trace."""
 
@@ -155,7 +162,9 @@ def _by_score(ids: Sequence[str], scores: Sequence[float]) -> Reordered:
     return Reordered(tuple(ids[i] for i in order_by_score(ids, scores)), facts=facts)
 
 
-def first_hashes(first: Method) -> dict[str, str]:
-    """Prompt hashes of a first stage, which may be any method, also one that knows of no prompts."""
-    hashes: dict[str, str] = getattr(first, "prompt_hashes", dict)()
+def first_hashes(first: Method, asks: str = "prompt_hashes") -> dict[str, str]:
+    """Prompt hashes of a first stage, which may be any method, also one that knows of no prompts. ``asks`` may be
+    ``ranking_prompt_hashes``: of the prompts that it ranks with, without those that plans are made with.
+    """
+    hashes: dict[str, str] = getattr(first, asks, dict)()
     return hashes

@@ -13,7 +13,7 @@ import numpy as np
 
 from skillbench.errors import SkillbenchError
 from skillbench.interfaces import ChatModel, Retriever
-from skillbench.planning.skilldreamer import EXPLICIT_ONLY
+from skillbench.planning.skilldreamer import EXPLICIT_ONLY, MADE_BY, WITHOUT_CI
 from skillbench.records import Hits, Plan, Probe, Query, Ranked, Ranking, Role, Text, Trace
 from skillbench.retrieval.fusion import Reranked, Weights, best_scores, hsr_rerank, round_robin
 from skillbench.retrieval.method_parts import Job, check_choice, check_positive, rank_plans
@@ -23,6 +23,8 @@ _TRACED = ("capability", "skill_id", "d", "r_q", "r_p", "r_a", "n_q", "n_p", "n_
 
 class Planner(Protocol):
     """What imagines: :class:`skillbench.planning.skilldreamer.SkillDreamerPlanner`."""
+
+    max_capabilities: int
 
     def plan(self, queries: Sequence[Query], llm: ChatModel) -> Iterator[Plan]: ...
 
@@ -111,7 +113,16 @@ class SkillDreamer:
     def _check(self, plan: Plan) -> None:
         if plan.failure is not None:
             return
+        most = self._planner.max_capabilities
+        is_other = plan.made_by not in ("", MADE_BY)
         wrong = [
+            (is_other, "name=skilldreamer", f"was made by {plan.made_by}"),
+            (
+                not self._capabilities and bool(plan.made_by) and WITHOUT_CI not in plan.notes,
+                "capabilities=false",
+                "was made otherwise",
+            ),
+            (len(plan.capabilities) > most, f"planner.max_capabilities={most}", f"has {len(plan.capabilities)} capabilities"),
             (self._capabilities and not plan.capabilities, "capabilities=true", "has no capabilities"),
             (not self._capabilities and bool(plan.capabilities), "capabilities=false", "has capabilities"),
             (self._pseudo_skills and not plan.pseudo_skills, "pseudo_skills=true", "has no pseudo skills"),

@@ -196,8 +196,7 @@ def test_a01_transport_failures_are_tried_again_and_finished_episodes_are_kept(
     assert "Warning: coverage" in (run / "report.md").read_text(encoding="utf-8")
     # The same configuration, with the fault gone: the identity of the run is that of its config, so the script file is the same
     brain.ASKED.clear()
-    status = json.loads((run / "status.json").read_text())
-    (run / "status.json").write_text(json.dumps({**status, "state": "failed"}))
+    assert json.loads((run / "status.json").read_text())["transport_failures"] == len(lost)
     original = agent_toys.Brain._say
 
     def healed(self: Any, request: Any) -> Any:
@@ -216,6 +215,8 @@ def test_a01_transport_failures_are_tried_again_and_finished_episodes_are_kept(
     asked = {r.messages[1].content.split("(no. ")[1].split(")")[0] for r in brain.ASKED}
     assert len(asked) == len(lost)
     assert metrics(run)["agent"]["coverage"] == 1.0
+    brain.ASKED.clear()
+    assert run_here(*base, "llm.path=A pump moves", f"resume={run}") == 0 and not brain.ASKED, "a finished run asks nothing"
 
 
 def test_a01_a_plan_that_no_model_answered_is_no_attempt(

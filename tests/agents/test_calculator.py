@@ -137,6 +137,21 @@ def test_many_flat_parts_are_refused() -> None:
         ("3 x 4", "3 * 4"),
         ("12 * 50 minutes", "12 * 50"),
         ("5 dollars * 3", "5 * 3"),
+        ("18 dollars * 2 apples", "18 * 2"),
+        ("5 dollars + 3 dollars", "5 + 3"),
+        ("5 dollars * 3 = 15 dollars", "5 * 3"),
+        ("100 miles per hour * 2 hours", "100 * 2"),
+        ("(3 + 4) apples * 2", "(3 + 4) * 2"),
+        ("= 5 + 3", "5 + 3"),
+        ("total eggs = 16 - 3", "16 - 3"),
+        ("3x4", "3 * 4"),
+        ("20% of (50 + 30)", "(20 / 100) * (50 + 30)"),
+        ("20% of 50 dollars", "(20 / 100) * 50"),
+        ("80 - 50 * 10%", "80 - 50 * (10 / 100)"),
+        ("sqrt(16)", "(16) ** 0.5"),
+        ("sqrt(9 + 7) * 2", "(9 + 7) ** 0.5 * 2"),
+        ("sqrt(16)^3", "((16) ** 0.5)**3"),
+        ("sqrt(sqrt(16))", "((16) ** 0.5) ** 0.5"),
     ],
 )
 def test_an_error_shows_a_mended_form_that_has_a_value(text: str, mended: str) -> None:
@@ -147,6 +162,26 @@ def test_an_error_shows_a_mended_form_that_has_a_value(text: str, mended: str) -
 
 @pytest.mark.parametrize("text", ["7 % 3", "eggs", "a + b", "import os", "(("])
 def test_no_form_is_made_up_where_none_is_clear(text: str) -> None:
+    assert message_of(text).endswith("for example (12.5 + 3) * 4")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # a function has a value of its own
+        *("exp(2)", "5 * log(3)", "factorial(5) / 2", "5 * log(3) = 8", "log 3 * 5", "2sqrt(16)", "max(1,000, 2)", "2x(3)"),
+        # so have words
+        *("half of 48", "half 48", "3 dozen * 2", "2 hundred * 3", "5bn * 2", "5k * 2", "twice 5", "5 squared + 1", "2pi * 3"),
+        *("5 minus -3", "5 less - 3", "20 percent of 50", "20 percent * 50", "half = 5 * log(2)"),
+        # a percentage beside plus or minus is one of what stands before it
+        *("100 - 20%", "100 + 5%", "20% + 30%", "-20% * 50", "20% of 50 + 30", "7 % -3", "7%-3", "7 % - 3"),
+        # different units in a sum or a quotient
+        *("1 hour + 30 minutes", "$5 + €6", "$5 + 25 cents", "1 hour / 30 minutes", "5 feet - 3 inches"),
+        # other ways to write numbers
+        *("0x10", "0xff", "0b11", "5$3", "1,5 * 2"),
+    ],
+)
+def test_no_hint_has_another_meaning(text: str) -> None:
     assert message_of(text).endswith("for example (12.5 + 3) * 4")
 
 

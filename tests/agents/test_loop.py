@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import threading
+import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -70,8 +72,8 @@ class Player:
     def __init__(self, *said: Said, usage: Usage = Usage(1, 50, 10, 0.5, 0.25)) -> None:  # noqa: B008
         self.said, self.usage, self.requests = list(said), usage, list[ChatRequest]()
 
-    def __call__(self, setup: Rules, offer: Offer = OFFER, task: Task = TASK, clock: Callable[[], float] = lambda: 0.0) -> Episode:
-        attempting = attempt(task, offer, setup, Meter(setup.budget, clock))
+    def __call__(self, setup: Rules, offer: Offer = OFFER, task: Task = TASK) -> Episode:
+        attempting = attempt(task, offer, setup, Meter(setup.budget))
         try:
             request = next(attempting)
             while True:
@@ -262,7 +264,7 @@ def test_csi_second_violation_goes_on_without_a_check() -> None:
 def test_csi_leaves_the_last_call_to_the_action() -> None:
     player = Player(FINISH)
     episode = player(rules(csi=True, max_calls=1))
-    assert episode.ending == Ending.SUBMITTED and steps(episode, "assessment")[0]["decision"] is None
+    assert episode.ending == Ending.SUBMITTED and not steps(episode, "assessment")
     player = Player("no check", FINISH)
     episode = player(rules(csi=True, max_calls=2))
     assert episode.ending == Ending.SUBMITTED and len(steps(episode, "violation")) == 1
@@ -285,10 +287,18 @@ def test_each_budget_has_its_own_ending(caps: dict[str, float], said: list[str],
     assert ending not in NOT_JUDGED
 
 
-def test_wall_time_is_a_budget() -> None:
-    ticks: Iterator[int] = iter(range(100))
-    episode = Player(act("calculator", "1"))(rules(max_seconds=3.0), clock=lambda: float(next(ticks)))
+def test_the_seconds_of_its_own_calls_are_a_budget() -> None:
+    episode = Player(act("calculator", "1"), usage=Usage(1, 50, 10, 1.5, 0.25))(rules(max_seconds=3.0))
     assert episode.ending == Ending.TIME_SPENT and episode.usage.calls == 2
+
+
+@pytest.mark.parametrize("cap", [{"max_tokens": 600}, {"max_seconds": 5.0}, {"max_calls": 10}, {"max_actions": 10}])
+def test_whatever_runs_out_the_agent_is_told_before(cap: dict[str, float]) -> None:
+    """Each call takes 60 tokens and half a second: ten calls. With announce_at=3 the last three carry the announcement."""
+    player = Player(*[act("calculator", str(n)) for n in range(20)])
+    episode = player(rules(announce_at=3, **cap))
+    told = ["Submit your answer now" in player.last(n) for n in range(len(player.requests))]
+    assert (episode.usage.calls, told) == (10, [False] * 7 + [True] * 3)
 
 
 def test_a11_unknown_usage_is_not_free_and_stays_unknown() -> None:
@@ -367,7 +377,7 @@ def test_a02_reasoning_blocks() -> None:
     assert player.requests[1].messages[2].content == "(no answer)"
 
 
-@pytest.mark.parametrize("outcome", ["empty", "reasoning_only", "incomplete", "length"])
+@pytest.mark.parametrize("outcome", ["empty", "reasoning_only", "incomplete", "declined", "length"])
 def test_a03_a11_unusable_replies_are_told_and_counted(outcome: str) -> None:
     player = Player(bad(outcome, raw="raw"), FINISH)
     episode = player(rules())
@@ -433,13 +443,64 @@ def test_side_by_side_or_one_by_one_gives_the_same_episodes() -> None:
     def all_of(at_once: int) -> dict[str, Episode]:
         setup = rules()
         tasks = [Task(f"t{n}", f"t{n}", f"number {n} is asked for") for n in range(9)]
-        starts = [lambda t=t: attempt(t, OFFER, setup, Meter(setup.budget, lambda: 0.0)) for t in tasks]  # type: ignore[misc]
+        starts = [lambda t=t: attempt(t, OFFER, setup, Meter(setup.budget)) for t in tasks]  # type: ignore[misc]
         return {e.task_id: e for e in play(starts, ScriptedChat(reply=say), at_once)}
 
     alone = all_of(1)
     assert len(alone) == 9 and all(e.ending == Ending.SUBMITTED for e in alone.values())
     for at_once in (2, 4, 50):
         assert all_of(at_once) == alone
+
+
+class Endpoint(ScriptedChat):
+    """Answers each request apart; ``peak`` is the most that it had at once."""
+
+    answers_apart = True
+    open = peak = 0
+    guard = threading.Lock()
+
+    def complete(self, requests: Any, on_reply: Any = None) -> list[ChatReply]:
+        with self.guard:
+            self.open += len(requests)
+            self.peak = max(self.peak, self.open)
+        time.sleep(0.002)
+        with self.guard:
+            self.open -= len(requests)
+            return super().complete(requests, on_reply)
+
+
+def test_an_endpoint_gets_each_request_alone_and_the_episodes_are_the_same() -> None:
+    def say(request: ChatRequest) -> str:
+        number = int(request.messages[1].content.split("number ")[1].split()[0])
+        turn = sum(m.role == "assistant" for m in request.messages)
+        return act("calculator", f"{number} + {turn}") if turn < number else act("finish", str(number))
+
+    setup, tasks = rules(), [Task(f"t{n}", f"t{n}", f"number {n} is asked for") for n in range(9)]
+
+    def all_of(llm: ScriptedChat, at_once: int) -> dict[str, Episode]:
+        starts = [lambda t=t: attempt(t, OFFER, setup, Meter(setup.budget)) for t in tasks]  # type: ignore[misc]
+        return {e.task_id: e for e in play(starts, llm, at_once)}
+
+    endpoint = Endpoint(reply=say)
+    assert all_of(endpoint, 4) == all_of(ScriptedChat(reply=say), 4)
+    assert 2 <= endpoint.peak <= 4
+
+
+def test_an_error_in_one_thread_ends_the_run_and_stops_the_others() -> None:
+    def say(request: ChatRequest) -> str:
+        if "number 3" in request.messages[1].content:
+            raise SkillbenchError("the cache cannot be read")
+        return act("calculator", str(sum(m.role == "assistant" for m in request.messages)))
+
+    setup, endpoint = rules(max_actions=1000, max_calls=1000), Endpoint(reply=say)
+    tasks = [Task(f"t{n}", f"t{n}", f"number {n} is asked for") for n in range(5)]
+    starts = [lambda t=t: attempt(t, OFFER, setup, Meter(setup.budget)) for t in tasks]  # type: ignore[misc]
+    with pytest.raises(SkillbenchError, match="the cache cannot be read"):
+        list(play(starts, endpoint, 5))
+    time.sleep(0.1)
+    asked = endpoint.calls
+    time.sleep(0.1)
+    assert endpoint.calls == asked < 1000
 
 
 def test_at_most_so_many_run_side_by_side() -> None:

@@ -195,7 +195,7 @@ def test_everything_is_counted() -> None:
     assert counts["tools"]["finish"]["attempts"] == 2 and "search" not in counts["tools"]
     assert (counts["unknown_tools"], counts["repeated_actions"], counts["repeated_calculations"]) == (1, 2, 1)
     work = counts["work"]
-    assert (work["calls"], work["calls_cached"], work["prompt_tokens"], work["completion_tokens"]) == (3, 1, 20, 10)
+    assert (work["calls"], work["prompt_tokens"], work["completion_tokens"]) == (3, 20, 10)
     assert (work["calls_with_unknown_tokens"], work["calls_with_unknown_cost"], work["cost_usd"]) == (1, 1, 1.0)
     assert (work["seconds"], work["seconds_per_call"], work["calls_per_episode"]) == (0.75, 0.25, 3.0)
     assert work["seconds_per_call_p95"] == 0.25

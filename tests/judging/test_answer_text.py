@@ -39,6 +39,8 @@ PLACES = [
     ("", "", False),
     ("  \n \n", "", False),
     ("unanswered: 5", "unanswered: 5", False),
+    ("18\n.", "18", False),
+    ("Answer: .\n18", "18", True),
 ]
 
 
@@ -89,6 +91,14 @@ NUMBERS = [
     ("100 (i.e., all values)", 100),
     ("12-hour", 12),
     ("2.5 million", 2_500_000),
+    ("It is 72 pens in 3 boxes", 72),
+    ("so the total was about 72 (or 6 dozen)", 72),
+    ("minus 3 m/s in 5 s", -3),
+    ("0.5 (1/2)", Fraction(1, 2)),
+    ("3 (10)", 30),
+    ("25.2 mL/min per 1.73 m²", Fraction(126, 5)),
+    ("GFR 25.2 mL/min/1.73 m²", Fraction(126, 5)),
+    ("45/1.73", Fraction(4500, 173)),
 ]
 
 
@@ -116,6 +126,11 @@ def test_g01_g03_g04_numbers(text: str, value: int | Fraction) -> None:
         "H2O",
         "none",
         "3, 4",
+        "x = 3 or 4",
+        "k is 3 or 4",
+        "log_2 8",
+        "the entropy, log_2 8",
+        "2 log_2 8",
     ],
 )
 def test_what_is_no_number(text: str) -> None:
@@ -149,6 +164,9 @@ LISTS = [
     ("$[0, 5]$", (0, 5)),
     ("[0.333, 0.25]", (Fraction(333, 1000), Fraction(1, 4))),
     ("7", (7,)),
+    ("[1,000, 2,000]", (1000, 2000)),
+    ("[1,234]", (1, 234)),
+    ("[0,100, 5]", (0, 100, 5)),
 ]
 
 

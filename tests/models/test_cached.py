@@ -110,7 +110,7 @@ def test_every_field_of_a_request_and_of_the_models_identity_is_in_the_key(db: P
         "stop": ("x",),
         "sample": 1,
     }
-    assert set(changes) == {field.name for field in fields(ChatRequest)}
+    assert {*changes, "cut_ok"} == {field.name for field in fields(ChatRequest)}
     model = CachedChat(openai_chat("http://127.0.0.1:9/v1"), db)
     keys = {model.key(base), *(model.key(replace(base, **{name: value})) for name, value in changes.items())}
     options: list[dict[str, Any]] = [{"model": "n"}, {"revision": "n"}, {"structured": "prompt"}, {"extra_body": {"k": 1}}]
@@ -118,7 +118,28 @@ def test_every_field_of_a_request_and_of_the_models_identity_is_in_the_key(db: P
     keys.add(CachedChat(openai_chat("http://127.0.0.1:10/v1"), db).key(base))
     assert len(keys) == 1 + len(changes) + len(options) + 1
     same = CachedChat(openai_chat("http://127.0.0.1:9/v1/", concurrency=1, name="other"), db)
-    assert same.key(base) == model.key(base)
+    assert same.key(base) == model.key(base) == model.key(replace(base, cut_ok=True))
+
+
+def test_a_cut_reply_is_stored_only_for_who_can_use_it_and_stays_cut(db: Path) -> None:
+    said = [("length", "")]
+
+    def model() -> CachedChat:
+        return CachedChat(ScriptedChat(reply=lambda request: ChatReply(*said[0], said[0][1], "m", Usage(1, 1, 1, 0.0, None))), db)
+
+    plain, usable = asking("a")[0], replace(asking("b")[0], cut_ok=True)
+    shaped = replace(asking("c", schema=SCHEMA)[0], cut_ok=True)
+    for text, requests, stored in (
+        ("half a", [plain, usable], [False, True]),
+        ("  ", [replace(usable, seed=9)], [False]),
+        ('{"a": 1', [shaped], [False]),
+        ('{"a": 1} and', [shaped], [True]),
+    ):
+        said[0] = ("length", text)
+        model().complete(requests)
+        said[0] = ("ok", "other")
+        again = model().complete(requests)
+        assert [(reply.cached, reply.outcome) for reply in again] == [(s, "length" if s else "ok") for s in stored]
 
 
 def test_texts_of_every_kind_come_back_as_they_were(db: Path) -> None:
@@ -174,8 +195,8 @@ def test_a_killed_run_asks_again_only_for_what_was_in_flight(enough: int, db: Pa
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=30)
         heard = {f"prompt {i}" for i in done.read_text().split()}
+        time.sleep(0.1)  # a request that was under way when the process died may still arrive
         before = server.prompts()
-        time.sleep(0.1)
         resumed = worker(server.base_url, db, 0, total, concurrency)
         out, err = resumed.communicate(timeout=60)
     assert (resumed.returncode, err) == (0, "")

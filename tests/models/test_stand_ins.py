@@ -103,7 +103,7 @@ def test_a_dry_run_does_not_count_what_the_cache_can_answer(tmp_path: Path) -> N
     real.complete(asking("a", "b"))
     real.release()
     dry = open_llm(ScriptedChat(default="known"), path, dry_run=True)
-    assert [r.text for r in dry.complete(asking("a", "c", "b"))] == ["known", "placeholder", "known"]
+    assert [r.text for r in dry.complete(asking("a", "c", "b"))] == ["known", "[1]", "known"]
     estimate = Estimate.of(dry.stats())
     assert (estimate.calls, estimate.cached) == (1, 2)
     dry.release()

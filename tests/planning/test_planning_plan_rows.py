@@ -28,7 +28,7 @@ counts = st.one_of(st.none(), st.integers(0, 10**9))
 @given(texts, texts, counts, counts, st.floats(0, 1e9), st.booleans())
 def test_a_plan_survives_its_row(skills, anchors, prompt, completion, seconds, failed):
     failure = Failure("capabilities", "why") if failed or not skills else None
-    plan = Plan("q", skills, anchors, skills, failure, "m", Usage(3, prompt, completion, seconds, None), ("note",))
+    plan = Plan("q", skills, anchors, skills, failure, "m", Usage(3, prompt, completion, seconds, None), ("note",), "hyde")
     assert plan_from_row(json.loads(json.dumps(plan_to_row(plan))), "f:1") == plan
 
 
@@ -56,6 +56,7 @@ def test_rows_of_other_tools_load_and_unknown_counts_stay_unknown():
         ({"usage": {"seconds": True}}, "usage.seconds"),
         ({"usage": {"seconds": float("inf")}}, "usage.seconds"),
         ({"model": None}, "model must be text"),
+        ({"made_by": 3}, "made_by must be text"),
         ({"notes": [1]}, "notes must be a list"),
         ({"query_id": " q"}, "query id"),
         ({"query_id": 7}, "query id"),
@@ -122,3 +123,9 @@ def test_the_recorded_plans_load():
     plans = load_plans(RECORDED, [Query(i, "x") for i in ids])
     assert len(plans) == 60 and sum(p.failure is not None for p in plans.values()) == 2
     assert all(1 <= len(p.capabilities) <= 5 for p in plans.values() if p.failure is None)
+
+
+def test_a_plan_that_failed_in_transport_elsewhere_cannot_be_asked_for_again_here(tmp_path):
+    lost = {**GOOD, "capabilities": [], "pseudo_skills": [], "failure": {"stage": "transport", "reason": "capabilities: timeout"}}
+    plans = load_plans(write(tmp_path / "plans.jsonl", lost), [Query("q1", "a")])
+    assert plans["q1"].failure == Failure("plans", "no model answered when it was made: capabilities: timeout")

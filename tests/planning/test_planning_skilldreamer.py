@@ -9,7 +9,7 @@ from skillbench.errors import SkillbenchError
 from skillbench.models.outcomes import OUTCOMES, TRANSPORT
 from skillbench.planning.asking import Generation, is_transport
 from skillbench.planning.skilldreamer import EXPLICIT_ONLY, WITHOUT_CI, SkillDreamerPlanner, clean_skill
-from skillbench.records import Query, Usage
+from skillbench.records import Failure, Query, Usage
 
 QUERIES = [Query("q1", "first task"), Query("q2", "second {task}"), Query("q3", "third task")]
 
@@ -158,11 +158,17 @@ def test_one_failed_pseudo_skill_fails_the_plan():
 
 
 def test_keep_partial_goes_on_without_the_failed_capability():
-    plan = next(planner(keep_partial=True).plan(QUERIES, FunctionLLM(fail_second_skill("timeout"))))
+    plan = next(planner(keep_partial=True).plan(QUERIES, FunctionLLM(fail_second_skill("empty"))))
     assert plan.failure is None and plan.capabilities == ("first one",) and len(plan.pseudo_skills) == 1
-    assert plan.notes == ("capability 2 dropped: pseudo skill 2: pseudo_skills: timeout",)
+    assert plan.notes == ("capability 2 dropped: pseudo skill 2: empty",)
     everything = FunctionLLM(lambda prompt, request: dream(prompt, request) if request.schema else reply("", "empty"))
     assert next(planner(keep_partial=True).plan(QUERIES, everything)).failure.stage == "pseudo_skills"
+
+
+def test_keep_partial_waits_for_what_failed_in_transport():
+    """A capability that no model answered for is asked for again on a resume; it is not dropped for good."""
+    plan = next(planner(keep_partial=True).plan(QUERIES, FunctionLLM(fail_second_skill("timeout"))))
+    assert plan.failure == Failure("transport", "pseudo skill 2: pseudo_skills: timeout") and not plan.pseudo_skills
 
 
 def test_a_failure_of_content_is_recorded_before_one_of_transport():

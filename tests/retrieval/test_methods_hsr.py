@@ -21,6 +21,8 @@ QUERY = Query("q", "the query")
 
 
 class NoPlanner:
+    max_capabilities = 9
+
     def plan(self, queries, llm):
         raise AssertionError("ranking must not plan")
 
@@ -375,3 +377,21 @@ def test_works_unchanged_on_a_real_bm25_index():
 def test_settings_out_of_range_are_refused(changes):
     with pytest.raises(SkillbenchError):
         method(**changes)
+
+
+@pytest.mark.parametrize(
+    ("own", "switches", "says"),
+    [
+        ({"pseudo_skills": ["p"], "made_by": "hyde"}, {"capabilities": False}, "was made by hyde"),
+        ({"pseudo_skills": ["p"], "made_by": "skilldreamer"}, {"capabilities": False}, "was made otherwise"),
+        (
+            {"capabilities": ["c"] * 10, "pseudo_skills": ["p"] * 10},
+            {},
+            "planner.max_capabilities=9, but the plan of query q has 10",
+        ),
+    ],
+)
+def test_a_plan_made_under_other_settings_is_refused(own, switches, says):
+    made = Plan("q", **{name: tuple(value) if isinstance(value, list) else value for name, value in own.items()})
+    with pytest.raises(SkillbenchError, match=says):
+        next(method(**switches).rank([QUERY], {"q": made}, retriever(table_index({"p": {"a": 1.0}})), 2))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from method_toys import ids, plan, retriever, table_index, words_index
 
@@ -127,6 +129,17 @@ def test_a_plan_of_another_method_is_refused(method, parts):
     other = {"capabilities": ["c"]} if "pseudo_skills" in parts else {"capabilities": ["c"], "pseudo_skills": ["p"]}
     with pytest.raises(SkillbenchError, match="made by another method"):
         next(method.rank([Q1], {"q1": plan(Q1, **other)}, retriever(table_index({"c": {"a": 1.0}})), 2))
+
+
+@pytest.mark.parametrize(("method", "parts"), [(m, p) for m, _, p in METHODS])
+def test_a_plan_that_another_prompt_made_is_refused_though_its_form_fits(method, parts):
+    """HyDE's documents and Query2doc's, or a rewrite and a decomposition, look alike."""
+    own = method._planner.made_by
+    index = retriever(table_index({"red fox": {"a": 0.9}, "p": {"a": 1.0}, "c": {"a": 1.0}, "red fox p": {"a": 1.0}}))
+    for made_by in ("", own):
+        assert next(method.rank([Q1], {"q1": replace(plan(Q1, **parts), made_by=made_by)}, index, 2)).ranking.failure is None
+    with pytest.raises(SkillbenchError, match=f"was made by other, not by {own}"):
+        next(method.rank([Q1], {"q1": replace(plan(Q1, **parts), made_by="other")}, index, 2))
 
 
 @pytest.mark.parametrize("build", [Direct, lambda n: ReciprocalRankFusion(n, 100, 60), lambda n: RoundRobin(n, 100)])

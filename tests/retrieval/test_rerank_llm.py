@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import re
 
 import pytest
@@ -10,12 +11,22 @@ from hypothesis import strategies as st
 from method_toys import AnswerLLM, ids, plan, reply, retriever, table_index
 
 from skillbench.errors import SkillbenchError
+from skillbench.models.dry_run import DryRunChat
 from skillbench.planning.asking import Generation, is_transport
 from skillbench.planning.rivals import DocumentPlanner
 from skillbench.planning.templates import load_prompt
 from skillbench.records import Failure, Plan, Query, Skill
 from skillbench.retrieval.expansion import HyDE
-from skillbench.retrieval.llm_rerank import ListwiseRerank, LLMSelect, PairwiseRerank, card, sort_rounds, windows, winner
+from skillbench.retrieval.llm_rerank import (
+    ListwiseRerank,
+    LLMSelect,
+    PairwiseRerank,
+    card,
+    most_pairs,
+    sort_rounds,
+    windows,
+    winner,
+)
 from skillbench.retrieval.methods import Direct
 
 COLD = Generation(64, 0.0, 1.0, 3)
@@ -186,8 +197,10 @@ def test_pairwise_unclear_replies_are_ties_but_not_all_of_them():
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("A", "A"), (" b. ", "B"), ("**B**", "B"), ("Guide A", "A"), ("Answer: B", "B"), ("I would take guide B because …", "B"),
-     ("A guide is useful", None), ("Guide A is better than guide B", None), ("", None), ("AB", None), ("neither", None)],
+    [("A", "A"), (" b. ", "B"), ("**B**", "B"), ("Guide A", "A"), ("Answer: B", "B"), ("B\n\nGuide A lacks the formulas.", "B"),
+     ("B. Guide A is about PDFs, not spreadsheets.", "B"), ("The better guide is B.", "B"), ("I would take guide B, since", None),
+     ("A guide is useful", None), ("Guide A is better than guide B", None), ("Guide A lacks the formulas", None), ("", None),
+     ("AB", None), ("neither", None)],
 )  # fmt: skip
 def test_winner(text, expected):
     assert winner(text) == expected
@@ -272,3 +285,52 @@ def test_a_skill_is_shown_on_one_line_within_its_limits():
 def test_settings_out_of_range_are_refused(build):
     with pytest.raises(SkillbenchError):
         build()
+
+
+@pytest.mark.parametrize("text", ["I cannot rank these 20 guides without more context.", "There are 3 of them.", "no idea"])
+def test_digits_in_a_sentence_are_no_order(text):
+    assert run(listwise(window=20, step=10), AnswerLLM(lambda p: text)).ranking.failure.stage == "rerank"
+
+
+@pytest.mark.parametrize("text", ["3 > 1 > 2", "Order: 3, 1, 2", "3\n1\n2", "I would say [3], then [1]; [2] is off."])
+def test_numbers_alone_or_in_brackets_are_an_order(text):
+    assert ids(run(listwise(window=20, step=10), AnswerLLM(lambda p: text)))[:3] == ("s02", "s00", "s01")
+
+
+def test_only_the_picks_are_ranked_also_where_the_list_goes_deeper_than_the_reranker():
+    llm = AnswerLLM(lambda p: '{"guides": [2]}')
+    assert ids(run(select(depth=4, keep_rest=False), llm, k=12)) == ("s01",)
+    assert ids(run(select(depth=4), llm, k=12)) == ("s01", "s00", "s02", "s03", *NAMES[4:])
+    failed = select(depth=4, keep_rest=False, on_failure="first")
+    assert ids(run(failed, AnswerLLM(lambda p: "no"), k=12)) == tuple(NAMES)
+
+
+@pytest.mark.parametrize("n", range(1, 40))
+def test_most_pairs_is_reached_and_never_passed(n):
+    """Sorting what interleaves at every merge takes the most comparisons; no order takes more."""
+    draws = random.Random(n)
+
+    def comparisons(order):
+        rank, asked = {item: place for place, item in enumerate(order)}, 0
+        sort = sort_rounds([str(i) for i in range(n)])
+        try:
+            pairs = next(sort)
+            while True:
+                asked += len(pairs)
+                pairs = sort.send([rank[b] < rank[a] for a, b in pairs])
+        except StopIteration:
+            return asked
+
+    counts = [comparisons(draws.sample([str(i) for i in range(n)], n)) for _ in range(200 if n > 6 else 0)]
+    if n <= 6:
+        counts = [comparisons([str(i) for i in order]) for order in itertools.permutations(range(n))]
+        assert max(counts) == most_pairs(n)
+    assert max(counts) <= most_pairs(n) <= n * (n - 1) // 2
+
+
+@pytest.mark.parametrize(("build", "calls"), [(listwise, 5), (pairwise, 2 * 33), (select, 1)])
+def test_a_dry_run_counts_as_many_calls_as_there_can_be(build, calls):
+    """12 candidates: five windows of 4; merges with 6, 9, 7 and 11 comparisons, each asked in both orders."""
+    dry = DryRunChat(AnswerLLM(lambda p: ""))
+    found = run(build(), dry)
+    assert (dry.stats()["calls"], found.ranking.failure) == (calls, None)
