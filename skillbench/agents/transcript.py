@@ -20,7 +20,7 @@ _UNUSABLE = {
     "length": "your reply was cut because it was too long; write less",
     "empty": "your reply was empty",
     "reasoning_only": "your reply was reasoning without an answer after it; keep the reasoning short and then answer",
-    "declined": "you declined to answer; the task is an exercise, go on with one action",
+    "declined": "your reply declined; the task is an exercise, so go on with it",
     "incomplete": "your reply never left its reasoning; keep the reasoning short and then answer",
 }
 

@@ -103,7 +103,7 @@ def plain_math(text: str) -> str:
         text.strip(),
         flags=re.DOTALL,
     )
-    text = re.sub(r"\^?\s*\{?\s*\\circ(?![a-zA-Z])\s*\}?", "°", text.replace("{,}", ","))
+    text = re.sub(r"(?:\^\s{0,4})?\{?\s{0,4}\\circ(?![a-zA-Z])(?:\s{0,4}\})?", "°", text.replace("{,}", ","))
     for symbol, replacement in _SYMBOLS.items():
         text = text.replace(symbol, replacement)
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ]+", lambda m: f"^({m[0].translate(_SUPERSCRIPTS)})", text)

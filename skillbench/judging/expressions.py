@@ -93,6 +93,7 @@ class _Parser:
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens, self._at, self._depth = tokens, 0, 0
+        self._word_end = -1  # place after a word that was read as a product of letters
         self._bars = 0  # open |…|: inside one, a bar closes
         self.variables: set[str] = set()
         self._bound: list[str] = []
@@ -146,7 +147,8 @@ class _Parser:
         if token[:1].isdigit():
             # Two numbers side by side ("3 4") are no product, and a bare number after a factor ("x 2") is prose; "x 2^k" is one.
             before, after = self._tokens[self._at - 1], self._tokens[self._at + 1 : self._at + 2]
-            return after == ["^"] and (before in (")", "!") or _VARIABLE.fullmatch(before) is not None)
+            is_variable = _VARIABLE.fullmatch(before) is not None and self._at != self._word_end  # not the end of "We get 2^n"
+            return after == ["^"] and (before in (")", "!") or is_variable)
         return token == "(" or token[:1].isalpha()
 
     def _power_or_negative(self) -> Node:
@@ -203,6 +205,7 @@ class _Parser:
             return self._variable(word)
         if len(word) > _SHORT_WORDS or not word.isalpha() or lower in _FUNCTIONS or "π" in word:
             raise NotAnExpression(f"unknown word {word!r}")
+        self._word_end = self._at + len(word) - 1
         self._tokens[self._at : self._at] = list(word[1:])  # letters of a product: what follows ("^2") binds to the last
         return self._variable(word[0])
 

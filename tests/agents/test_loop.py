@@ -183,10 +183,14 @@ def test_csi_loads_first_and_a_further_generation_acts() -> None:
     assert episode.loaded == ("s2",)
 
 
-def test_csi_says_its_whole_format_each_time() -> None:
-    player = Player(assess(), act("calculator", "1"), assess(), FINISH)
+def test_csi_says_its_whole_format_at_the_first_check_and_after_a_violation() -> None:
+    """Later checks name the lines; what stands behind each label is in the context once, since repeating it doubles the prompt."""
+    labels = ("SUBGOAL:", "EVIDENCE:", "CAPABILITY:", "DECISION:", "NEXT_ACTION:")
+    player = Player(assess(), act("calculator", "1"), assess(), act("calculator", "2"), "no check", assess(), FINISH)
     player(rules(csi=True))
-    for number in (0, 2):
+    assert all(label in player.last(2) and label in player.last(4) for label in labels)
+    assert "PARTIAL_MATCH" not in player.last(2) and player.seen(2).count("PARTIAL_MATCH with the name") == 1
+    for number in (0, 5):
         for word in (
             "SUBGOAL",
             "EVIDENCE",
@@ -245,9 +249,7 @@ def test_csi_runtime_check_after_every_five_executed_actions() -> None:
 def test_csi_violation_goes_back_once_and_is_counted() -> None:
     player = Player("SUBGOAL: x", assess("MATCH money"), FINISH)
     episode = player(rules(csi=True))
-    assert player.last(1).startswith(
-        "Error (line_count): your reply has 1 non-empty lines, not exactly 5. Reply with exactly these five lines"
-    )
+    assert player.last(1).startswith("Error (line_count): your reply has 1 non-empty lines, not exactly 5. Reply with five lines")
     assert [s["error"] for s in steps(episode, "violation")] == ["line_count"]
     assert episode.loaded == ("s2",)
 

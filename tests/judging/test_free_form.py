@@ -27,6 +27,8 @@ RIGHT = [
     ("The limit exists and is equal to 2/3", "the limit is 2/3", "number"),
     ("f(x)=0", "0", "number"),
     ("2^n", "$2^{n}$", "formulas"),
+    ("2^n", "We get 2^n.", "formulas"),
+    ("n(n+1)*2^(n-2)", "n(n+1)2^{n-2}", "formulas"),
     ("n!", "n! ways", "formulas"),
     ("n(n-3)/2", "\\frac{n(n-3)}{2}", "formulas"),
     ("C(n, 4), or an equivalent form such as n(n-1)(n-2)(n-3)/4!", "n(n-1)(n-2)(n-3)/24", "formulas"),
