@@ -79,7 +79,8 @@ def collect(jobs: Sequence[Job], run: RunDir, settings: Settings, exports: Path 
 
 def _arm(config: Mapping[str, Any]) -> dict[str, Any]:
     arm = build(config["arm"])
-    return {"name": arm.name, "uses_gold": arm.source.uses_gold, "can_load": arm.can_load, "csi": False, "seed": config["seed"]}
+    no_csi = {"csi": False, "csi_by_default": False}  # the capability check belongs to our own loop, which no container runs
+    return {"name": arm.name, "uses_gold": arm.source.uses_gold, "can_load": arm.can_load, **no_csi, "seed": config["seed"]}
 
 
 def _read_all(jobs: Sequence[Job], exports: Path | None, must: bool | None, arm: str, seed: int) -> Iterator[tuple[Fact, Episode]]:
@@ -176,7 +177,8 @@ def _finish(run: RunDir, settings: Settings, facts: Sequence[Fact]) -> dict[str,
     run.write_json(METRICS, document)
     run.write_text(REPORT, markdown(run, document))
     run.set_status("finished", counts=document["counts"])
-    fingerprint = hashlib.sha256(canonical([fact_to_row(fact) for fact in facts]).encode()).hexdigest()
+    # The data are the tasks, so that the arms of one comparison are over the same data; what came of them has hashes of its own.
+    fingerprint = hashlib.sha256(canonical(sorted({fact.task for fact in facts})).encode()).hexdigest()
     reporting.write_receipt(run, prediction, {"public": fingerprint, "gold": "verifier"}, document, run.config())
     return document
 

@@ -15,11 +15,11 @@ from skillbench.agents.harbor_logs import AgentLog, Call, read_agent_log
 from skillbench.agents.harbor_trials import Job, Trial, read_object
 from skillbench.records import Episode, Usage
 
-ARRIVALS = ("arrived", "absent", "unknown", "none")
+ARRIVALS = ("arrived", "absent", "unknown", "empty", "none")
 """Whether skills reached the agent. ``arrived``: its log lists one, or it loaded one. ``absent``: it should have had some and its
-log lists none.
-``unknown``: it should have had some, or nobody says, and its log does not say. ``none``: it was to have none, or its log lists none
-and nobody
+log lists none. ``unknown``: it should have had some, or nobody says, and its log does not say. ``empty``: the arm offers skills,
+and the manifest of this task's export holds none, because its ranking failed or was empty: a task without a load, as in the
+agent's own loop. ``none``: it was to have none (an arm without skills, an export of the top 0), or its log lists none and nobody
 says that it should."""
 
 MANIFEST = "manifest.json"
@@ -82,8 +82,12 @@ class Fact:
 
     @property
     def may_load(self) -> bool:
-        """True for a trial of the load rate's denominator: an agent that could work, had skills on offer, and left a log."""
-        return not self.infrastructure and self.arrival in ("arrived", "unknown") and self.log not in ("none", "no folder")
+        """True for a trial of the load rate's denominator: an agent that could work, had skills on offer, and left a log.
+
+        One that retrieval left without skills belongs to it, with a load of 0: else a retriever gains by failing on hard tasks.
+        """
+        logged = self.arrival in ("arrived", "unknown") and self.log not in ("none", "no folder")
+        return not self.infrastructure and (logged or self.arrival == "empty")
 
 
 def fact_to_row(fact: Fact) -> dict[str, Any]:
@@ -100,10 +104,13 @@ def fact_from_row(row: Mapping[str, Any]) -> Fact:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a trial should have had: names of skills with their ids, None where nobody says; and whether it must have some."""
+    """What a trial should have had: names of skills with their ids, None where nobody says; whether it must have some; and whether
+    it was to have some and its export holds none.
+    """
 
     names: Mapping[str, str] | None
     must: bool | None
+    empty: bool = False
 
 
 def expected_skills(trial: Trial, exports: Path | None, must: bool | None) -> Expected:
@@ -118,12 +125,15 @@ def expected_skills(trial: Trial, exports: Path | None, must: bool | None) -> Ex
                 for s in manifest.get("skills", ())
                 if isinstance(s, dict) and {"name", "skill_id"} <= s.keys()
             }
-            return Expected(names, bool(names) if must is None else must)
+            empty = not names and must is not False and manifest.get("top") != 0
+            return Expected(names, bool(names) if must is None else must, empty)
     return Expected(None, must)
 
 
 def arrival_of(log: AgentLog, loads: list[Load], expected: Expected) -> str:
     """One of ARRIVALS."""
+    if expected.empty:
+        return "empty"
     wanted = set(expected.names or ())
     got = set(loaded_names(loads, wanted))
     if expected.must is False and not got:
@@ -144,7 +154,8 @@ def fact_of(trial: Trial, job: Job, episode_id: str, expected: Expected) -> tupl
     loads = find_loads(log.calls)
     arrival = arrival_of(log, loads, expected)
     offered = tuple(expected.names or ()) or tuple(sorted(log.listed or ()))
-    loaded = loaded_names(loads, offered)
+    loaded = tuple(name for name in loaded_names(loads, offered) if not offered or name in offered)
+    on_offer = arrival in ("arrived", "unknown")
     ending = ending_of(trial, log, arrival)
     usage = _usage(trial, log)
     return Fact(
@@ -160,8 +171,8 @@ def fact_of(trial: Trial, job: Job, episode_id: str, expected: Expected) -> tupl
         ending=str(ending),
         exception=trial.exception,
         arrival=arrival,
-        offered=offered if arrival in ("arrived", "unknown") else (),
-        loaded=tuple(name for name in loaded if name in offered) if offered else loaded,
+        offered=offered if on_offer else (),
+        loaded=loaded if on_offer else (),
         loads=tuple(asdict(load) for load in loads),
         log=log.format,
         usage=asdict(usage),
@@ -245,7 +256,7 @@ def _shown(name: str, ids: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _offer_failure(fact: Fact) -> str | None:
-    return "the skills never arrived" if fact.arrival == "absent" else None
+    return {"absent": "the skills never arrived", "empty": "retrieval gave this task no skill"}.get(fact.arrival)
 
 
 def _detail(fact: Fact, message: str) -> str:

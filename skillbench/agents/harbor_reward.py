@@ -11,7 +11,8 @@
 | a file of more than 64 KiB | ``too_large`` | none |
 
 Anything but ``valid`` is a fault of the verifier: it counts 0 in the pass rate over all tasks, and leaves the rate over judged
-tasks.
+tasks. Rates are means of rewards, in which a part counts as a part; where a task must be passed or not, the full reward of 1
+passes.
 
 ``result.json`` is written by Harbor outside the container and decides. The files in ``verifier/`` lie in a folder that is mounted
 while the agent runs, so an agent can write them: they are compared with ``result.json`` and a difference is reported, and they
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_BYTES = 64 * 1024
+FULL = 1.0 - 1e-9  # a verifier may add up parts of 0.1
 OUTCOMES = ("valid", "missing", "empty", "malformed", "not_finite", "out_of_range", "too_large")
 
 _DECIMAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?")
@@ -48,6 +50,11 @@ class Reward:
     def counted(self) -> float:
         """The value, or 0 for a reward that is none."""
         return self.value if self.value is not None else 0.0
+
+
+def is_full(reward: float) -> bool:
+    """True for a reward that passes a task where only pass and fail are told apart."""
+    return reward >= FULL
 
 
 def reward_of_value(value: object, source: str) -> Reward:

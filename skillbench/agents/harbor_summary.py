@@ -1,8 +1,10 @@
 """The numbers of collected Harbor trials, out of their facts alone: rates with their own denominators, counts, and the report.
 
-Every mean runs over trials. A job's planned trials are the denominator of the pass rate, so that one that left no folder, or no
-valid reward, counts 0 and is counted; tasks that were tried several times weigh as often. The rate over judged trials and the load
-rate leave out what the agent could not help: a set-up that failed, skills that never arrived, a reward that is none.
+Every mean runs over trials. A job's planned trials are the denominator of the pass rate, so that one that could not be judged
+counts 0 and is counted, as in the agent's own loop: it left no folder or no valid reward, its set-up failed, or its skills never
+arrived. A reward of such a trial says nothing about the arm, so it is kept as ``reward`` and leaves the pass rates. Tasks that
+were tried several times weigh as often. The rate over judged trials and the load rate leave out what the agent could not help; the
+load rate keeps, as 0, a trial that retrieval left without skills. ``passed`` counts judged trials with the full reward.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 
 from skillbench.agents.endings import Ending
 from skillbench.agents.harbor_facts import ARRIVALS, Fact
-from skillbench.agents.harbor_reward import OUTCOMES
+from skillbench.agents.harbor_reward import OUTCOMES, is_full
 from skillbench.judging import significance
 from skillbench.judging.report import Column, Page, ReportTable, key_table, percent
 from skillbench.records import Measurement
@@ -31,11 +33,11 @@ _NAMES = {
 
 
 def scores(facts: Sequence[Fact]) -> dict[str, dict[str, float]]:
-    """By metric and id: ``pass`` (reward, or 0) and ``judged`` for every trial; ``reward`` where it is valid; ``load`` and
-    ``submitted`` where they say something about the agent.
+    """By metric and id: ``pass`` (the reward of a judged trial, else 0) and ``judged`` for every trial; ``reward`` where it is
+    valid; ``load`` and ``submitted`` where they say something about the agent.
     """
     return {
-        "pass": {f.id: f.reward if f.reward is not None else 0.0 for f in facts},
+        "pass": {f.id: f.reward if f.judged and f.reward is not None else 0.0 for f in facts},
         "judged": {f.id: float(f.judged) for f in facts},
         "reward": {f.id: f.reward for f in facts if f.reward is not None},
         "load": {f.id: float(bool(f.loaded)) for f in facts if f.may_load},
@@ -63,8 +65,13 @@ def summarise(
         "by_job": {job["name"]: _job_numbers(job, [f for f in facts if f.job == job["name"]]) for job in jobs},
         "arm": dict(arm),
         "judging": {"coverage_floor": floor, "resamples": resamples, "seed": seed, "confidence": 0.95},
-        "verdicts": {f.id: f"reward {f.reward:g}" if f.reward is not None else f"reward {f.outcome}" for f in facts},
+        "verdicts": {f.id: _verdict(f) for f in facts},
     }
+
+
+def _verdict(fact: Fact) -> str:
+    stated = f"reward {fact.reward:g}" if fact.reward is not None else f"reward {fact.outcome}"
+    return stated if fact.judged or fact.reward is None else f"{stated}, not judged"
 
 
 def _columns(facts: Sequence[Fact]) -> dict[str, list[float]]:
@@ -100,16 +107,19 @@ def _counts(facts: Sequence[Fact], jobs: Sequence[Mapping[str, Any]]) -> dict[st
         "expected": len(facts),
         "tasks": len({f.task for f in facts if f.task}),
         "judged": sum(f.judged for f in facts),
+        "passed": sum(f.judged and is_full(f.reward or 0.0) for f in facts),
         "infrastructure": sum(f.infrastructure and not f.missing for f in facts),
         "missing": sum(f.missing for f in facts),
         "rewards": {outcome: outcomes[outcome] for outcome in OUTCOMES},
         "rewards_missing_or_invalid": len(facts) - outcomes["valid"],
+        "rewards_of_trials_not_judged": sum(f.reward is not None and not f.judged for f in facts),
         "rewards_that_files_contradict": sum(f.disagrees for f in facts),
         "endings": _counted((f.ending for f in facts), map(str, Ending)),
         "exceptions": dict(sorted(Counter(f.exception for f in facts if f.exception).items())),
         "skills": _counted((f.arrival for f in facts if not f.missing), ARRIVALS),
         "jobs_whose_skills_never_arrived": sum(bool(job["skills_never_arrived"]) for job in jobs),
-        "trials_with_skills_on_offer": sum(f.may_load for f in facts),
+        "trials_with_skills_on_offer": sum(f.may_load and f.arrival != "empty" for f in facts),
+        "trials_without_skills_found": sum(f.may_load and f.arrival == "empty" for f in facts),
         "trials_with_load": sum(f.may_load and bool(f.loaded) for f in facts),
         "loads": _load_counts(facts),
         "trials_without_a_log": sum(f.log == "none" for f in facts),
@@ -169,6 +179,7 @@ def _skill_rows(counts: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "arrival": counts["skills"],
         "trials with skills on offer": counts["trials_with_skills_on_offer"],
+        "trials that retrieval left without": counts["trials_without_skills_found"],
         "trials with a load": counts["trials_with_load"],
         "loads": counts["loads"],
     }
@@ -176,10 +187,11 @@ def _skill_rows(counts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rates(document: Mapping[str, Any]) -> ReportTable:
     counts, intervals = document["counts"], document["agent_intervals"]
+    may_load = counts["trials_with_skills_on_offer"] + counts["trials_without_skills_found"]
     of = {
         "pass_rate": f"{counts['expected']} trials",
         "pass_rate_judged": f"{counts['judged']} judged trials",
-        "load_rate": f"{counts['trials_with_load']} of {counts['trials_with_skills_on_offer']} trials with skills on offer",
+        "load_rate": f"{counts['trials_with_load']} of {may_load} trials that were to have skills",
         "submission_rate": f"{counts['expected'] - counts['infrastructure'] - counts['missing']} trials that could work",
         "coverage": f"{counts['judged']} of {counts['expected']} trials",
     }
@@ -216,6 +228,15 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     if invalid:
         found.append(
             f"{invalid} of {counts['expected']} rewards are missing or invalid; they count 0 in the pass rate over all trials."
+        )
+    if counts["rewards_of_trials_not_judged"]:
+        found.append(
+            f"{counts['rewards_of_trials_not_judged']} valid rewards are of trials whose set-up failed or whose skills never "
+            "arrived; they count 0 in the pass rate over all trials."
+        )
+    if counts["trials_without_skills_found"]:
+        found.append(
+            f"Retrieval gave {counts['trials_without_skills_found']} trials no skill; they count as trials without a load."
         )
     if counts["rewards_that_files_contradict"]:
         found.append(

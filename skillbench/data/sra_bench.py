@@ -110,12 +110,27 @@ _ANSWER_FORMS = {
 
 
 def _theoremqa(task_id: str, row: Row, data: Row) -> Check:
-    """Tolerance and unordered lists as in TheoremQA's own grader; a whole number has to be met exactly."""
+    """Tolerance and unordered lists as in TheoremQA's own grader; a whole number has to be met exactly.
+
+    Where the question asks for a percentage, or for thousands, millions or billions, that is the answer's unit: "54.8%" is 54.8.
+    """
     answer, kind = data.text("answer").strip(), data.text("answer_type")
     if kind not in _THEOREMQA_KINDS:
         data.fail(f"answer_type '{kind}' is none of {', '.join(_THEOREMQA_KINDS)}")
     grader, options = _THEOREMQA_KINDS[kind]
-    return Check(task_id, grader, answer, MappingProxyType(dict(options)))
+    unit = _unit_asked_for(row.text("question")) if grader == "number" else {}
+    return Check(task_id, grader, answer, MappingProxyType({**options, **unit}))
+
+
+_PERCENT_ASKED = re.compile(r"\b(?:what|which|as an?|in) per ?cent(?:age)?s?\b", re.IGNORECASE)
+_SCALE_ASKED = re.compile(r"\bin (thousand|million|billion)s\b", re.IGNORECASE)
+
+
+def _unit_asked_for(question: str) -> dict[str, str]:
+    """Grader options out of what a question asks for. One that only speaks of percentages ("at 3% interest") asks for none."""
+    percent = {"percent": "unit"} if _PERCENT_ASKED.search(question) else {}
+    scale = _SCALE_ASKED.search(question)
+    return {**percent, **({"scale": scale[1].lower()} if scale else {})}
 
 
 _LIST = ("number_list", {"rel_tol": "0.04", "ordered": "false"})

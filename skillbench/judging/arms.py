@@ -3,11 +3,16 @@
 Two comparisons stand side by side. The paired bootstrap and the randomisation test draw over *tasks*, after a task's rewards were
 averaged over seeds, because the same task under another seed is no independent observation. McNemar's exact test is per seed, where
 each task is one pair; pooled over seeds it would claim more than there is.
+
+Collected Harbor jobs are agent runs too. Their rewards may be fractions: the difference, its interval and p take them as they are,
+while McNemar's test needs passes, and a task is passed with the full reward of 1. Several trials of a task are averaged first, so
+it is passed if all of them are. The convention not chosen, to count the larger reward as a win in McNemar's test, is a sign test.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from skillbench.agents.harbor_reward import is_full
 from skillbench.errors import SkillbenchError
 from skillbench.judging import significance
 from skillbench.judging.report import Column, Page, ReportTable, percent
-from skillbench.run_dir import MEASUREMENTS, METRICS, RECEIPT, RunDir, canonical
+from skillbench.run_dir import MEASUREMENTS, METRICS, RECEIPT, TRIALS, RunDir, canonical
 
 # What may differ between the runs of one comparison: the arm and what it brings with it, the seed, and where things lie.
 _MAY_DIFFER = (
@@ -30,7 +36,7 @@ _MAY_DIFFER = (
 
 @dataclass(frozen=True, slots=True)
 class ArmRun:
-    """One judged agent run. ``passed`` and ``judged`` are keyed by task id and hold 1 or 0; ``rates`` and ``counts`` are its
+    """One judged agent run. ``passed`` (rewards from 0 to 1) and ``judged`` are keyed by task id; ``rates`` and ``counts`` are its
     metrics.
 
     ``setting`` is what must be equal for a fair comparison, as JSON text; ``gold`` is the fingerprint of the gold.
@@ -70,7 +76,8 @@ class ArmComparison:
     """Arm ``a`` minus arm ``b`` in strict pass rate, on the seeds that both have and all their tasks.
 
     ``wins``, ``losses`` and ``ties`` count tasks, by the reward averaged over seeds. ``p_value`` is the two-sided paired
-    randomisation test over tasks; ``mcnemar`` holds (seed, passed by a alone, by b alone, exact two-sided p).
+    randomisation test over tasks; ``mcnemar`` holds (seed, passed by a alone, by b alone, exact two-sided p), where only the full
+    reward is a pass.
     """
 
     a: str
@@ -100,14 +107,8 @@ def load_arm_run(run: RunDir) -> ArmRun:
     metrics, config, receipt = run.read_json(METRICS), run.config(), run.read_json(RECEIPT)
     if "agent" not in metrics:
         raise SkillbenchError(f"{run.path} is not a judged agent run")
-    columns: dict[str, dict[str, float]] = {"pass": {}, "judged": {}}
-    for row in run.rows(MEASUREMENTS):
-        if row["metric"] in columns:
-            columns[row["metric"]][row["id"]] = row["value"]
-    setting = {key: value for key, value in config.items() if key not in _MAY_DIFFER}
-    agent = {key: value for key, value in config["agent"].items() if key not in ("csi", "at_once")}
-    setting["agent"] = {**agent, "generation": {key: value for key, value in agent["generation"].items() if key != "seed"}}
-    setting["dataset"] = {k: v for k, v in config["dataset"].items() if k != "root"}
+    from_harbor = (run.path / TRIALS).exists()
+    columns = _columns(run, from_harbor)
     return ArmRun(
         arm=_arm_name(metrics["arm"]),
         seed=config["seed"],
@@ -117,9 +118,32 @@ def load_arm_run(run: RunDir) -> ArmRun:
         judged=columns["judged"],
         rates=metrics["agent"],
         counts=metrics["counts"],
-        setting=canonical(setting),
+        setting=canonical(_harbor_setting(config, receipt) if from_harbor else _setting(config)),
         gold=receipt["data"]["gold"],
     )
+
+
+def _columns(run: RunDir, from_harbor: bool) -> dict[str, dict[str, float]]:
+    """``pass`` and ``judged`` by task; means over the trials of a task where it had several."""
+    tasks = {row["id"]: row["task"] or row["id"] for row in run.rows(TRIALS)} if from_harbor else {}
+    found: dict[str, dict[str, list[float]]] = {"pass": defaultdict(list), "judged": defaultdict(list)}
+    for row in run.rows(MEASUREMENTS):
+        if row["metric"] in found:
+            found[row["metric"]][tasks.get(row["id"], row["id"])].append(row["value"])
+    return {metric: {task: math.fsum(v) / len(v) for task, v in column.items()} for metric, column in found.items()}
+
+
+def _setting(config: Mapping[str, Any]) -> dict[str, Any]:
+    setting = {key: value for key, value in config.items() if key not in _MAY_DIFFER}
+    agent = {key: value for key, value in config["agent"].items() if key not in ("csi", "at_once")}
+    setting["agent"] = {**agent, "generation": {key: value for key, value in agent["generation"].items() if key != "seed"}}
+    setting["dataset"] = {k: v for k, v in config["dataset"].items() if k != "root"}
+    return setting
+
+
+def _harbor_setting(config: Mapping[str, Any], receipt: Mapping[str, Any]) -> dict[str, Any]:
+    """Which agents and models ran, and what decided about rewards: the rest of such a config made no trial."""
+    return {"environment": "harbor", "agents": receipt["llm"]["name"], "rewards": config["task"]["rewards"]}
 
 
 def _arm_name(arm: Mapping[str, Any]) -> str:
@@ -158,8 +182,10 @@ def _common_tasks(runs: Sequence[ArmRun]) -> list[str]:
     first = runs[0]
     for run in runs[1:]:
         if run.passed.keys() != first.passed.keys() or run.gold != first.gold:
+            odd = sorted(run.passed.keys() ^ first.passed.keys())
+            only = f" ({odd[0]} is in {(run if odd[0] in run.passed else first).folder} alone)" if odd else ""
             raise SkillbenchError(
-                f"{run.folder} and {first.folder} were judged on different tasks or gold; compare runs over the same ones"
+                f"{run.folder} and {first.folder} were judged on different tasks or gold{only}; compare runs over the same ones"
             )
     return list(first.passed)
 
@@ -167,10 +193,7 @@ def _common_tasks(runs: Sequence[ArmRun]) -> list[str]:
 def _summary(arm: str, seeds: Mapping[int, ArmRun]) -> ArmSummary:
     names = dict.fromkeys(name for run in seeds.values() for name in run.rates)
     values = {name: [run.rates[name] for run in seeds.values() if name in run.rates] for name in names}
-    counts = {
-        key: sum(int(run.counts[key]) for run in seeds.values())
-        for key in ("expected", "judged", "passed", "submissions", "tasks_with_load")
-    }
+    counts = {key: sum(int(run.counts[key]) for run in seeds.values()) for key in ("expected", "judged", "passed")}
     return ArmSummary(
         arm=arm,
         uses_gold=next(iter(seeds.values())).uses_gold,
@@ -218,8 +241,9 @@ def _compare(
 
 
 def _mcnemar_row(seed: int, a: ArmRun, b: ArmRun, tasks: Sequence[str]) -> tuple[int, int, int, float]:
-    only_a = sum(a.passed[t] > b.passed[t] for t in tasks)
-    only_b = sum(a.passed[t] < b.passed[t] for t in tasks)
+    """A task is passed with the full reward; parts of it are no pass."""
+    only_a = sum(is_full(a.passed[t]) and not is_full(b.passed[t]) for t in tasks)
+    only_b = sum(is_full(b.passed[t]) and not is_full(a.passed[t]) for t in tasks)
     return seed, only_a, only_b, mcnemar_exact(only_a, only_b)
 
 
@@ -245,7 +269,7 @@ def _warnings(runs: Sequence[ArmRun], by_arm: Mapping[str, Mapping[int, ArmRun]]
     if low:
         lost = sum(run.counts["expected"] - run.counts["judged"] for run in low)
         where = ", ".join(run.folder for run in low)
-        yield f"{lost} episodes in {len(low)} runs could not be judged and count 0; resume these before comparing: {where}."
+        yield f"{lost} episodes in {len(low)} runs could not be judged and count 0; resume or repeat these first: {where}."
 
 
 def arms_page(table: ArmTable) -> Page:
@@ -255,8 +279,10 @@ def arms_page(table: ArmTable) -> Page:
     notes = [
         f"Each rate is over {table.tasks} tasks a seed, of which those that could not be judged count 0; mean ± sample standard "
         "deviation over seeds.",
-        "Difference, interval and p are over tasks, each averaged over seeds (paired bootstrap, paired randomisation test).",
-        "McNemar: for each seed, tasks passed by the first arm alone / by the second alone, and the exact two-sided p.",
+        "Difference, interval and p are over tasks, their rewards averaged over seeds and over trials of a task (paired bootstrap, "
+        "paired randomisation test).",
+        "McNemar: for each seed, tasks passed by the first arm alone / by the second alone, and the exact two-sided p; a part of a "
+        "reward is no pass.",
         *(f"{arm.arm} uses gold: an upper bound." for arm in table.arms if arm.uses_gold),
         *warnings,
     ]

@@ -18,13 +18,16 @@ from skillbench.run_dir import RunDir
 
 RATES = {"pass_rate": "Pass", "load_rate": "Load"}
 _INTRO = (
-    "Pass: mean verifier reward over all tasks, one that could not be judged counting 0. Load: judged tasks in which the agent "
-    "loaded at least one offered skill. Every value is of one seed, or the mean over seeds with its standard deviation."
+    "Pass: mean verifier reward over all tasks, one that could not be judged counting 0 (Harbor: over all trials of them). Load: "
+    "tasks in which the agent loaded at least one offered skill, of those in which it could work; one that retrieval left without "
+    "skills is one without a load. Every value is of one seed, or the mean over seeds with its standard deviation."
 )
 _PAIR_NOTE = (
     "Pass rate of the first arm minus that of the second, in points, over tasks averaged over seeds: paired bootstrap interval, "
-    "paired randomisation test. McNemar: for each seed, tasks passed by the first alone / by the second alone, and the exact p."
+    "paired randomisation test. McNemar: for each seed, tasks passed by the first alone / by the second alone, and the exact p; "
+    "a part of a reward is no pass."
 )
+_UNKNOWN_TOKENS = ("calls_with_unknown_tokens", "trials_with_prompt_tokens_unknown", "trials_with_completion_tokens_unknown")
 _ORDER = ("no_skills", "direct", "skilldreamer", "pseudo", "forced", "distractors", "curated")
 
 
@@ -103,7 +106,7 @@ def _seed_cells(members: Sequence[ArmResult], seeds: Sequence[int]) -> Iterator[
         for seed in seeds:
             yield _mean_cell([r for r in members if r.seed == seed], rate, 100)
         yield _mean_cell(members, rate, 100)
-    yield count_cell(members[0].numbers["expected"], _numbers(members))
+    yield count_cell(members[0].numbers.get("tasks", members[0].numbers["expected"]), _numbers(members))
     yield count_cell(sum(r.numbers["expected"] - r.numbers["judged"] for r in members), _numbers(members))
 
 
@@ -207,11 +210,11 @@ def _bar(arm: str, members: Sequence[ArmResult], rate: str, found: Estimate) -> 
 
 
 def _tokens(members: Sequence[ArmResult]) -> tuple[Point, ...]:
-    """One point a run; none where an endpoint did not count every call, for a partial sum would make an arm look cheap."""
+    """One point a run; none where the tokens of a call or trial are unknown, for a partial sum would make an arm look cheap."""
     points = []
     for r in members:
         tokens = r.numbers.get("work.prompt_tokens", 0) + r.numbers.get("work.completion_tokens", 0)
-        if tokens and not r.numbers.get("work.calls_with_unknown_tokens"):
+        if tokens and not any(r.numbers.get(f"work.{key}") for key in _UNKNOWN_TOKENS):
             each, passed = tokens / r.numbers["expected"], 100 * r.numbers["pass_rate"]
             points.append(
                 Point(each, passed, hover=f"<b>{r.arm}</b>, seed {r.seed}<br>{each:,.0f} tokens, {passed:.2f} %", runs=(r.number,))

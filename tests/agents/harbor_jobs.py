@@ -153,8 +153,8 @@ def finish_job(
     (job / "config.json").write_text(json.dumps({"job_name": job.name, "n_attempts": 1}))
 
 
-def export_manifest(folder: Path, skills: Mapping[str, str]) -> None:
+def export_manifest(folder: Path, skills: Mapping[str, str], top: int = 5) -> None:
     """What task=harbor_export leaves beside a task."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [{"rank": n, "skill_id": i, "name": name} for n, (name, i) in enumerate(skills.items(), 1)]
-    (folder / "manifest.json").write_text(json.dumps({"kind": "skillbench harbor export", "skills": rows}))
+    (folder / "manifest.json").write_text(json.dumps({"kind": "skillbench harbor export", "top": top, "skills": rows}))

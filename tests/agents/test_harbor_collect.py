@@ -12,6 +12,7 @@ from harbor_jobs import LONG, available, export_manifest, finish_job, keys, mess
 from skillbench.agents.episodes import read_episodes
 from skillbench.agents.harbor_trials import mismatches, read_jobs
 from skillbench.errors import SkillbenchError
+from skillbench.judging.report_data import gather
 
 Collect = Callable[..., tuple[int, Path, dict[str, Any]]]
 
@@ -151,9 +152,11 @@ def test_a_job_whose_skills_never_arrived_is_an_infrastructure_error(
     assert status == 1
     assert "load_rate" not in document["agent"]
     assert "pass_rate_judged" not in document["agent"]
-    assert document["agent"]["pass_rate"] == 1.0
+    assert document["agent"]["pass_rate"] == 0.0, "an agent without its skills says nothing about the arm: not judged, so 0"
+    assert values(run, "reward") == {"a": 1.0, "b": 1.0}, "what the verifier said is kept"
+    assert document["counts"]["rewards_of_trials_not_judged"] == 2 and document["verdicts"]["a"] == "reward 1, not judged"
     assert document["counts"]["jobs_whose_skills_never_arrived"] == 1
-    assert document["counts"]["skills"] == {"arrived": 0, "absent": 2, "unknown": 0, "none": 0}
+    assert document["counts"]["skills"] == {"arrived": 0, "absent": 2, "unknown": 0, "empty": 0, "none": 0}
     assert {e.ending for e in read_episodes(rows(run, "episodes.jsonl"), "x").values()} == {"infrastructure"}
     assert "never reached its agents" in (run / "report.md").read_text()
     assert any("never reached its agents" in record.message for record in caplog.records if record.levelname == "ERROR")
@@ -212,11 +215,56 @@ def test_whether_skills_were_on_offer(
     assert status == int(arrival == "absent")
 
 
-def test_an_export_without_skills_expects_none(tmp_path: Path, collect: Collect) -> None:
-    trial(tmp_path / "job", "a__1", log=EMPTY_MOUNT)
-    export_manifest(tmp_path / "exports" / "a", {})
+@pytest.mark.parametrize(
+    ("overrides", "top", "log", "arrival", "load_rate"),
+    [
+        ((), 5, EMPTY_MOUNT, "empty", 0.0),
+        (("task.skills=true",), 5, EMPTY_MOUNT, "empty", 0.0),
+        ((), 5, {}, "empty", 0.0),
+        # A skill of the agent's own is none of the arm.
+        ((), 5, LOADED, "empty", 0.0),
+        # Nothing was to be offered: by the export, or by the arm.
+        ((), 0, EMPTY_MOUNT, "none", None),
+        (("arm=no_skills",), 5, EMPTY_MOUNT, "none", None),
+        (("task.skills=false",), 5, EMPTY_MOUNT, "none", None),
+    ],
+)
+def test_an_export_without_skills_is_a_task_without_a_load(
+    tmp_path: Path,
+    collect: Collect,
+    overrides: tuple[str, ...],
+    top: int,
+    log: Mapping[str, str],
+    arrival: str,
+    load_rate: float | None,
+) -> None:
+    trial(tmp_path / "job", "a__1", log=log)
+    export_manifest(tmp_path / "exports" / "a", {}, top)
+    status, run, document = collect(tmp_path / "job", f"task.exports={tmp_path / 'exports'}", *overrides)
+    assert (status, rows(run, "trials.jsonl")[0]["arrival"], document["agent"].get("load_rate")) == (0, arrival, load_rate)
+    assert document["agent"]["pass_rate"] == 1.0, "the task is judged"
+
+
+def test_failing_on_hard_queries_does_not_raise_the_load_rate(tmp_path: Path, collect: Collect) -> None:
+    for name, log, skills in (("easy", LOADED, {"pdf": "org--pdf"}), ("hard", EMPTY_MOUNT, {})):
+        trial(tmp_path / "job", f"{name}__1", log=log)
+        export_manifest(tmp_path / "exports" / name, skills)
     status, run, document = collect(tmp_path / "job", f"task.exports={tmp_path / 'exports'}")
-    assert (status, rows(run, "trials.jsonl")[0]["arrival"], "load_rate" in document["agent"]) == (0, "none", False)
+    assert (status, document["agent"]["load_rate"], values(run, "load")) == (0, 0.5, {"easy": 1.0, "hard": 0.0})
+    counts = document["counts"]
+    assert (counts["trials_with_skills_on_offer"], counts["trials_without_skills_found"]) == (1, 1)
+    assert "Retrieval gave 1 trials no skill" in (run / "report.md").read_text()
+    hard = next(row for row in rows(run, "episodes.jsonl") if row["task_id"] == "hard")
+    assert hard["steps"][0]["failure"] == "retrieval gave this task no skill" and hard["offered"] == []
+
+
+def test_a_reward_beside_a_failed_set_up_is_no_pass(tmp_path: Path, collect: Collect) -> None:
+    trial(tmp_path / "job", "a__1", reward=1.0, log=LOADED, exception="EnvironmentStartTimeoutError")
+    trial(tmp_path / "job", "b__1", reward=1.0, log=LOADED)
+    _, run, document = collect(tmp_path / "job")
+    assert document["agent"]["pass_rate"] == 0.5 and document["agent"]["pass_rate_judged"] == 1.0
+    assert (document["counts"]["passed"], document["counts"]["judged"]) == (1, 1)
+    assert "1 valid rewards are of trials whose set-up failed" in (run / "report.md").read_text()
 
 
 def test_planned_trials_without_a_folder_count_zero(tmp_path: Path, collect: Collect) -> None:
@@ -280,6 +328,73 @@ def test_the_run_folder_verifies_and_shows_episodes(tmp_path: Path, collect: Col
     metrics["agent"]["pass_rate"] = 0.75
     (run / "metrics.json").write_text(json.dumps(metrics))
     assert run_here("task=verify", f"run={run}") == 1
+
+
+def two_arms(tmp_path: Path, collect: Collect) -> None:
+    """Six tasks under two arms, three trials of the last one; the rewards of ``d`` and ``e`` are parts."""
+    without = {"a": 0.0, "b": 0.0, "c": 1.0, "d": 0.0, "e": 0.5}
+    with_skills = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.5, "e": 1.0}
+    for arm, rewards, last, log in (
+        ("no_skills", without, (1.0, 0.0, 0.0), EMPTY_MOUNT),
+        ("direct", with_skills, (1.0, 1.0, 1.0), LOADED),
+    ):
+        for name, reward in rewards.items():
+            trial(tmp_path / arm, f"{name}__1", reward=reward, log=log, tokens=(100, 10, 0.1))
+        for n, reward in enumerate(last):
+            trial(tmp_path / arm, f"f__{n}", reward=reward, log=log, tokens=(100, 10, 0.1))
+        assert collect(tmp_path / arm, f"arm={arm}", "seed=42")[0] == 0
+
+
+def test_collected_arms_are_compared_on_the_same_tasks(
+    tmp_path: Path, collect: Collect, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """task=arms: trials of a task are averaged, parts of a reward count in the difference and are no pass in McNemar's test."""
+    two_arms(tmp_path, collect)
+    monkeypatch.setenv("COLUMNS", "200")
+    capsys.readouterr()
+    assert run_here("task=arms", f"runs={tmp_path / 'out'}/*/*", "judge.resamples=200") == 0
+    out = capsys.readouterr().out
+    assert "2 arms, seeds 42" in out and "over 6 tasks" in out
+    assert "Warning" not in out, "jobs of two arms differ in nothing but the arm"
+    first, second = (f"{name} - {other}" for name, other in (("direct", "no_skills"), ("no_skills", "direct")))
+    line = next(line for line in out.splitlines() if first in line or second in line)
+    # By task: a 1, b 1, c 0, d 0.5, e 0.5, f 2/3; full rewards of a, b, e and f (all of its trials) by direct alone
+    assert f"{100 * (1 + 1 + 0 + 0.5 + 0.5 + 2 / 3) / 6:.2f}" in line
+    assert ("5/0/1" in line and "4/0 p=0.125" in line) or ("0/5/1" in line and "0/4 p=0.125" in line)
+
+
+def test_collected_arms_stand_in_the_report(tmp_path: Path, collect: Collect) -> None:
+    two_arms(tmp_path, collect)
+    out = tmp_path / "report"
+    assert run_here("task=report", f"runs={tmp_path / 'out'}", f"out={out}", "task.static_figures=false") == 0
+    assert gather(str(tmp_path / "out")).line() == "2 finished runs", "none is damaged"
+    table = (out / "tables" / "arms.csv").read_text().splitlines()
+    assert len(table) == 3 and all(line.startswith("harbor,claude-code p/m,") for line in table[1:]), "one data set for both arms"
+    assert all(line.split(",")[9:11] == ["6", "0"] for line in table[1:]), "tasks, and trials that were not judged"
+    (pair,) = (out / "tables" / "arm_pairs.csv").read_text().splitlines()[1:]
+    assert "no_skills" in pair and "direct" in pair and "61.11" in pair
+    assert "p=0.125" in pair
+
+
+def test_arms_over_other_tasks_are_refused_with_a_name(
+    tmp_path: Path, collect: Collect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arm, names in (("no_skills", "ab"), ("direct", "abc")):
+        for name in names:
+            trial(tmp_path / arm, f"{name}__1", log=EMPTY_MOUNT if arm == "no_skills" else LOADED)
+        collect(tmp_path / arm, f"arm={arm}")
+    assert run_here("task=arms", f"runs={tmp_path / 'out'}/*/*") == 2
+    error = capsys.readouterr().err
+    assert "judged on different tasks" in error and "(c is in " in error
+
+
+def test_another_model_under_one_arm_is_said(tmp_path: Path, collect: Collect, capsys: pytest.CaptureFixture[str]) -> None:
+    for arm, agent, log in (("no_skills", "claude-code", EMPTY_MOUNT), ("direct", "qwen-code", QWEN)):
+        trial(tmp_path / arm, "a__1", log=log, agent=agent)
+        collect(tmp_path / arm, f"arm={arm}")
+    capsys.readouterr()
+    assert run_here("task=arms", f"runs={tmp_path / 'out'}/*/*", "judge.resamples=20") == 0
+    assert "Warning: The runs differ in more than arm and seed" in " ".join(capsys.readouterr().out.split())
 
 
 def test_collecting_twice_gives_the_same_numbers(tmp_path: Path, collect: Collect) -> None:

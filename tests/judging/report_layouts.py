@@ -107,7 +107,7 @@ def made_run(
     receipt = {
         "data": {"name": "made", "public": data, "gold": f"gold-{data}"},
         "judged_with": {"judge": {"duplicates": "separate"}, "dataset": {"name": "made", "root": f"/{number}"}},
-        "protocol_version": 1,
+        "protocol_version": 2,
         "config_hash": "c",
         "plans": {"plans": 0, "models": []},
         "llm": {"name": "none"},

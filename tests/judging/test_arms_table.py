@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,16 @@ def test_mcnemar_is_the_binomial_test(b: int, c: int) -> None:
     stats = pytest.importorskip("scipy.stats")
     expected = stats.binomtest(b, b + c).pvalue if b + c else 1.0
     assert mcnemar_exact(b, c) == pytest.approx(expected, rel=1e-9)
+
+
+def test_mcnemar_takes_the_full_reward_as_a_pass_and_the_other_tests_take_parts() -> None:
+    """A verifier may give half a reward: that is better than none, and no pass."""
+    a = replace(run("a", 1, "1"), passed={"t0": 1.0, "t1": 0.5, "t2": 0.5, "t3": 0.1 + 0.2 + 0.3 + 0.4, "t4": 0.25})
+    b = replace(run("b", 1, "0"), passed={"t0": 0.5, "t1": 0.0, "t2": 1.0, "t3": 0.0, "t4": 0.75})
+    (pair,) = summarise([a, b], resamples=200).comparisons
+    assert pair.mcnemar == ((1, 2, 1, 1.0),)
+    assert (pair.wins, pair.losses, pair.ties) == (3, 2, 0)
+    assert pair.difference == pytest.approx((0.5 + 0.5 - 0.5 + 1.0 - 0.5) / 5)
 
 
 def test_arms_without_a_common_seed_are_not_paired() -> None:

@@ -243,7 +243,7 @@ def test_runs_on_other_data_are_refused(folders, tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "line"),
     [
-        ("receipt.json", {"protocol_version": 99}, "different protocol versions .1, 99."),
+        ("receipt.json", {"protocol_version": 99}, "different protocol versions .2, 99."),
         ("receipt.json", {"judged_with__judge__duplicates": "group"}, "different rules for identical skills .separate, group."),
         ("status.json", {"state": "running"}, "the run is running, not finished; go on with resume="),
         ("status.json", {"state": "failed"}, "the run is failed, not finished"),

@@ -342,6 +342,23 @@ def test_every_gold_answer_passes_and_a_perturbed_one_fails() -> None:
         assert not grade(f"Answer: {wrong}", check).correct, (check, wrong)
 
 
+def test_the_unit_that_a_question_asks_for_is_the_answers() -> None:
+    """What percentage …: 54.8% is 54.8; "in millions": 3.6 million is 3.6; interest of 3% in a question changes nothing."""
+    checks = sra("theoremqa").load_checks()
+    for task_id, right in (
+        ("theoremqa_00089", ("54.8%", "54.8")),
+        ("theoremqa_00305", ("31%", "31")),
+        ("theoremqa_00239", ("3.6 million", "$3.6M", "3.6")),
+        ("theoremqa_00086", ("3.04%", "0.0304")),
+    ):
+        assert all(grade(text, checks[task_id]).correct for text in right), task_id
+    assert [i for i, c in checks.items() if c.options.keys() & {"percent", "scale"}] == [
+        "theoremqa_00089",
+        "theoremqa_00239",
+        "theoremqa_00305",
+    ]
+
+
 def perturbed(check: Check) -> str:
     """A wrong answer of the same form as the gold one."""
     gold = check.answer

@@ -158,10 +158,10 @@ def test_what_uses_gold_is_marked_and_does_not_compete():
 def test_runs_that_cannot_be_set_side_by_side_are_warned_of():
     other = made_run(2, data="e", recall_at_1=0.1)
     newer = made_run(3, recall_at_1=0.1)
-    newer = replace(newer, receipt={**newer.receipt, "protocol_version": 2})
+    newer = replace(newer, receipt={**newer.receipt, "protocol_version": 3})
     assert warnings_of([made_run(1, recall_at_1=0.1)]) == []
     assert "read different data" in warnings_of([made_run(1, recall_at_1=0.1), other])[0]
-    assert "different protocol versions (1, 2)" in warnings_of([made_run(1, recall_at_1=0.1), newer])[0]
+    assert "different protocol versions (2, 3)" in warnings_of([made_run(1, recall_at_1=0.1), newer])[0]
     content = content_of(Gathered((made_run(1, recall_at_1=0.1), newer), ()), {})
     assert len(content.setups) == 2, "numbers of two protocols are no replicates"
 
