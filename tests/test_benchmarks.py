@@ -67,3 +67,11 @@ def test_wordllama_encodes_once(tmp_path: Path) -> None:
     text = run(tmp_path, "--only", "wordllama")
     assert numbers(text, "cold (encoding)")[-1] == 12
     assert numbers(text, "warm (cache)")[-1] == 0
+
+
+def test_a_sweep_beside_a_single_run(tmp_path: Path) -> None:
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "sweep.py"), "--repeats", "1", "--points", "2", "judge.resamples=20"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = re.fullmatch(r"one run ([\d.]+) s, a sweep of 2 ([\d.]+) s: ([\d.]+) times as long\n", done.stdout)
+    assert found and all(float(number) > 0 for number in found.groups()) and list(tmp_path.iterdir()) == []
