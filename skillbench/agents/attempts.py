@@ -42,13 +42,15 @@ def _play_apart(starts: Iterable[Start], llm: ChatModel, at_once: int) -> Iterat
         waiting.put(start)
 
     def work() -> None:
-        try:
-            while not stop.is_set():
-                ended.put(_play_one(waiting.get_nowait()(), llm, stop))
-        except queue.Empty:
-            return
-        except BaseException as error:  # noqa: BLE001 - raised again where the episodes are waited for
-            ended.put(error)
+        while not stop.is_set():
+            try:
+                start = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                ended.put(_play_one(start(), llm, stop))
+            except BaseException as error:  # noqa: BLE001 - raised again where the episodes are waited for
+                ended.put(error)
 
     for _ in range(min(at_once, left)):
         threading.Thread(target=work, name="skillbench-episode", daemon=True).start()
