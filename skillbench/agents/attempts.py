@@ -37,8 +37,8 @@ def play(starts: Iterable[Start], llm: ChatModel, at_once: int) -> Iterator[Epis
 def _play_apart(starts: Iterable[Start], llm: ChatModel, at_once: int) -> Iterator[Episode]:
     """A thread for each episode that runs. They are daemons, so that an interrupted run need not wait for their last replies."""
     ended: queue.SimpleQueue[Episode | BaseException] = queue.SimpleQueue()
-    waiting, stop, left = queue.SimpleQueue[Start](), threading.Event(), 0
-    for left, start in enumerate(starts, 1):  # noqa: B007 - how many there are
+    waiting, stop, todo = queue.SimpleQueue[Start](), threading.Event(), list(starts)
+    for start in todo:
         waiting.put(start)
 
     def work() -> None:
@@ -52,10 +52,10 @@ def _play_apart(starts: Iterable[Start], llm: ChatModel, at_once: int) -> Iterat
             except BaseException as error:  # noqa: BLE001 - raised again where the episodes are waited for
                 ended.put(error)
 
-    for _ in range(min(at_once, left)):
+    for _ in range(min(at_once, len(todo))):
         threading.Thread(target=work, name="skillbench-episode", daemon=True).start()
     try:
-        for _ in range(left):
+        for _ in todo:
             result = ended.get()
             if isinstance(result, BaseException):
                 raise result
